@@ -1,0 +1,360 @@
+"""The one place that talks to Numba: compilation, raw loads and stores, calls to libc and to compiled pipelines.
+
+Data-plane code is plain Python that Numba turns into machine code. Everything here exists twice: as a Numba
+intrinsic, and as a pure-Python twin that is used under NUMBA_DISABLE_JIT=1, so the whole data plane also runs,
+and is covered and debugged, as ordinary Python.
+
+Rules of the data plane (docs/architecture.md says why):
+
+* every integer is a signed 64-bit one, addresses too; loads widen, stores narrow. Only random streams use u64().
+* state lives in records (memory.Record) and is reached by address; no array object crosses a call.
+* an index wraps only where it is masked by hand.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import llvmlite
+import numpy as np
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+MASK64 = 0xFFFF_FFFF_FFFF_FFFF
+
+
+def source_hash() -> str:
+    """A hash of all of xskit's sources and of the libraries that compile them.
+
+    Numba's cache looks only at the file of the function itself: an edit in a callee of another file would leave
+    a stale entry. So the cache folder itself is named by everything that could matter.
+    """
+    digest = hashlib.sha256()
+    root = Path(__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        digest.update(str(path.relative_to(root)).encode())
+        digest.update(path.read_bytes())
+    for part in (sys.version, np.__version__, llvmlite.__version__, platform.machine()):
+        digest.update(part.encode())
+    digest.update(os.environ.get("NUMBA_CPU_NAME", "").encode())
+    return digest.hexdigest()[:16]
+
+
+def cache_root() -> Path:
+    """$XSKIT_CACHE, or xskit/ in the user's cache folder."""
+    if given := os.environ.get("XSKIT_CACHE"):
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "xskit"
+
+
+@functools.cache
+def cache_folder() -> Path:
+    """The folder of compiled code for exactly these sources; made on first use, the oldest others removed."""
+    folder = cache_root() / f"code-{source_hash()}"
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        others = sorted(folder.parent.glob("code-*"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for stale in others[KEPT_FOLDERS:]:
+            shutil.rmtree(stale, ignore_errors=True)
+    return folder
+
+
+KEPT_FOLDERS = 8
+
+os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_folder()))
+
+import numba  # noqa: E402  the cache folder must be known before Numba reads its configuration
+from llvmlite import ir  # noqa: E402
+from numba import types  # noqa: E402
+from numba.extending import intrinsic  # noqa: E402
+
+DISABLED = bool(numba.config.DISABLE_JIT)
+"""True under NUMBA_DISABLE_JIT=1: every function here is its pure-Python twin."""
+
+
+def inlined(function: Function) -> Function:
+    """Compile a data-plane function that other data-plane functions call; LLVM inlines it where that pays."""
+    return numba.njit(function, nogil=True, error_model="numpy")  # type: ignore[no-any-return]
+
+
+def compiled(signature: str) -> Callable[[Function], Function]:
+    """Compile an entry point called from Python: cached on disk, runs without the GIL.
+
+    `signature` is Numba's, for example "int64(int64, int64)"; compilation happens at the first call, so that
+    importing a module stays cheap.
+    """
+
+    def decorate(function: Function) -> Function:
+        if DISABLED:
+            return function
+        return _Lazy(function, signature)  # type: ignore[return-value]
+
+    return decorate
+
+
+class _Lazy:
+    """A cached entry point that is compiled, or loaded from the cache, when it is first called."""
+
+    def __init__(self, function: Callable[..., Any], signature: str) -> None:
+        functools.update_wrapper(self, function)
+        self.py_func = function
+        self.signature = signature
+
+    @functools.cached_property
+    def compiled(self) -> Callable[..., Any]:
+        return numba.njit(self.signature, nogil=True, error_model="numpy", cache=True)(self.py_func)  # type: ignore[no-any-return]
+
+    def __call__(self, *arguments: int) -> Any:
+        return self.compiled(*arguments)
+
+
+# --- calls by pointer -------------------------------------------------------------------------------------------
+
+PIPELINE_SIGNATURE = "int64(int64, int64, int64, int64)"
+
+_by_pointer: dict[int, Callable[[int, int, int, int], int]] = {}
+
+
+def function_pointer(function: Callable[[int, int, int, int], int], cache: bool = True) -> int:
+    """The address by which `call_pointer` reaches a function of four int64 that returns one.
+
+    The function must stay referenced by its module for as long as the address is used.
+    """
+    if DISABLED:
+        _by_pointer[id(function)] = function
+        return id(function)
+    native = numba.cfunc(PIPELINE_SIGNATURE, nopython=True, error_model="numpy", cache=cache)(function)
+    _by_pointer[native.address] = native
+    return int(native.address)
+
+
+class Intrinsic(Protocol):
+    """What mypy may know of an intrinsic: integers in, an integer out."""
+
+    def __call__(self, *arguments: int) -> int: ...
+
+
+class View(Protocol):
+    """Typed memory that begins at an address: indexed as C would index it, no bounds, no negative wraparound."""
+
+    def __getitem__(self, index: int, /) -> int: ...
+    def __setitem__(self, index: int, value: int, /) -> None: ...
+
+
+class FloatView(Protocol):
+    def __getitem__(self, index: int, /) -> float: ...
+    def __setitem__(self, index: int, value: float, /) -> None: ...
+
+
+if not DISABLED:
+
+    def _view(item: types.Type) -> Any:
+        pointer = types.CPointer(item)
+
+        @intrinsic
+        def view(_context: Any, _address: Any) -> Any:
+            def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+                return builder.inttoptr(arguments[0], context.get_value_type(pointer))
+
+            return pointer(types.int64), build
+
+        return view
+
+    def _load(order: str, bits: int) -> Any:
+        @intrinsic
+        def load(_context: Any, _address: Any) -> Any:
+            def build(_c: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+                pointer = builder.inttoptr(arguments[0], ir.IntType(bits).as_pointer())
+                value = builder.load_atomic(pointer, order, bits // 8)
+                return builder.zext(value, ir.IntType(64)) if bits < 64 else value
+
+            return types.int64(types.int64), build
+
+        return load
+
+    def _store(order: str, bits: int) -> Any:
+        @intrinsic
+        def store(_context: Any, _address: Any, _value: Any) -> Any:
+            def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+                pointer = builder.inttoptr(arguments[0], ir.IntType(bits).as_pointer())
+                value = builder.trunc(arguments[1], ir.IntType(bits)) if bits < 64 else arguments[1]
+                builder.store_atomic(value, pointer, order, bits // 8)
+                return context.get_dummy_value()
+
+            return types.void(types.int64, types.int64), build
+
+        return store
+
+    @intrinsic
+    def trailing_zeros(_context, _value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+        def build(_c: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+        return types.int64(types.int64), build
+
+    @intrinsic
+    def leading_zeros(_context, _value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+        def build(_c: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+        return types.int64(types.int64), build
+
+    @intrinsic
+    def multiply_high(_context, _left, _right):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+        def build(_c: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            wide = ir.IntType(128)
+            product = builder.mul(builder.zext(arguments[0], wide), builder.zext(arguments[1], wide))
+            return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+
+        return types.int64(types.int64, types.int64), build
+
+    @intrinsic
+    def call_pointer(_context, _pointer, _a, _b, _c, _d):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+        def build(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            word = ir.IntType(64)
+            kind = ir.FunctionType(word, [word] * 4)
+            return builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), arguments[1:])
+
+        return types.int64(*[types.int64] * 5), build
+
+    def record_pointer(dtype: np.dtype[Any]) -> Any:
+        """An intrinsic address -> struct pointer whose fields are read and written by name."""
+        record = numba.from_dtype(dtype)
+
+        @intrinsic
+        def at(_context: Any, _address: Any) -> Any:
+            def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+                return builder.inttoptr(arguments[0], context.get_value_type(record))
+
+            return record(types.int64), build
+
+        return at
+
+    def external(name: str, returns: str, *arguments: str) -> Any:
+        """A C function of this process, by symbol: no address is compiled in, so callers can be cached."""
+        return types.ExternalFunction(name, getattr(types, returns)(*[getattr(types, a) for a in arguments]))
+
+    u64: Intrinsic = np.uint64  # type: ignore[assignment]
+    i64: Intrinsic = np.int64  # type: ignore[assignment]
+    i32: Intrinsic = np.int32  # type: ignore[assignment]
+
+    as_u8: Callable[[int], View] = _view(types.uint8)
+    as_u16: Callable[[int], View] = _view(types.uint16)
+    as_u32: Callable[[int], View] = _view(types.uint32)
+    as_i64: Callable[[int], View] = _view(types.int64)
+    as_u64: Callable[[int], View] = _view(types.uint64)
+    as_f64: Callable[[int], FloatView] = _view(types.float64)
+
+    load_acquire32: Intrinsic = _load("acquire", 32)
+    load_acquire64: Intrinsic = _load("acquire", 64)
+    store_release32: Intrinsic = _store("release", 32)
+    store_release64: Intrinsic = _store("release", 64)
+
+else:
+    # The twins. Plain loads and stores stand for acquire and release: enough on x86 and for tests.
+
+    class _View:
+        __slots__ = ("address", "kind", "size")
+
+        def __init__(self, address: int, kind: Any) -> None:
+            self.address = int(address)
+            self.kind = kind
+            self.size = ctypes.sizeof(kind)
+
+        def __getitem__(self, index: int) -> Any:
+            return self.kind.from_address(self.address + int(index) * self.size).value
+
+        def __setitem__(self, index: int, value: Any) -> None:
+            self.kind.from_address(self.address + int(index) * self.size).value = (
+                float(value) if self.kind is ctypes.c_double else int(value)
+            )
+
+    def _view(item: Any) -> Any:
+        return lambda address: _View(address, item)
+
+    _SCALARS: dict[str, Any] = {
+        "i8": ctypes.c_int64, "u8": ctypes.c_uint64, "i4": ctypes.c_int32, "u4": ctypes.c_uint32,
+        "u2": ctypes.c_uint16, "u1": ctypes.c_uint8, "f8": ctypes.c_double,
+    }  # fmt: skip
+
+    class _Pointer:
+        """A struct pointer: attributes are fields."""
+
+        __slots__ = ("_address", "_fields")
+
+        def __init__(self, address: int, fields: dict[str, tuple[Any, int]]) -> None:
+            object.__setattr__(self, "_address", int(address))
+            object.__setattr__(self, "_fields", fields)
+
+        def __getattr__(self, name: str) -> Any:
+            kind, offset = self._fields[name]
+            return kind.from_address(self._address + offset).value
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            kind, offset = self._fields[name]
+            kind.from_address(self._address + offset).value = float(value) if kind is ctypes.c_double else int(value)
+
+    def record_pointer(dtype: np.dtype[Any]) -> Any:
+        assert dtype.fields is not None
+        fields = {name: (_SCALARS[field[0].str[1:]], field[1]) for name, field in dtype.fields.items()}
+        return lambda address: _Pointer(address, fields)
+
+    def external(name: str, returns: str, *arguments: str) -> Any:
+        function = getattr(ctypes.CDLL(None, use_errno=False), name)
+        function.restype = getattr(ctypes, "c_" + returns)
+        function.argtypes = [getattr(ctypes, "c_" + argument) for argument in arguments]
+        return lambda *values: function(*map(int, values))
+
+    def u64(*value: int) -> int:
+        return int(value[0]) & MASK64
+
+    def i64(*value: int) -> int:
+        wrapped = int(value[0]) & MASK64
+        return wrapped - (1 << 64) if wrapped >> 63 else wrapped
+
+    def i32(*value: int) -> int:
+        return ctypes.c_int32(int(value[0])).value
+
+    as_u8 = _view(ctypes.c_uint8)
+    as_u16 = _view(ctypes.c_uint16)
+    as_u32 = _view(ctypes.c_uint32)
+    as_i64 = _view(ctypes.c_int64)
+    as_u64 = _view(ctypes.c_uint64)
+    as_f64 = _view(ctypes.c_double)
+
+    def load_acquire32(*address: int) -> int:
+        return ctypes.c_uint32.from_address(int(address[0])).value
+
+    def load_acquire64(*address: int) -> int:
+        return ctypes.c_int64.from_address(int(address[0])).value
+
+    def store_release32(*arguments: int) -> int:
+        ctypes.c_uint32.from_address(int(arguments[0])).value = int(arguments[1])
+        return 0
+
+    def store_release64(*arguments: int) -> int:
+        ctypes.c_int64.from_address(int(arguments[0])).value = int(arguments[1])
+        return 0
+
+    def trailing_zeros(value: int) -> int:
+        value = int(value) & MASK64
+        return (value & -value).bit_length() - 1 if value else 64
+
+    def leading_zeros(value: int) -> int:
+        return 64 - (int(value) & MASK64).bit_length()
+
+    def multiply_high(left: int, right: int) -> int:
+        return ((int(left) & MASK64) * (int(right) & MASK64)) >> 64
+
+    def call_pointer(pointer: int, a: int, b: int, c: int, d: int) -> int:
+        return _by_pointer[int(pointer)](a, b, c, d)
+

@@ -1,0 +1,259 @@
+"""Raw memory for compiled code: records laid out as C would lay them out, and regions that the kernel may share.
+
+A `Record` is a class whose annotations are its fields:
+
+    class Fifo(Record):
+        entries: I64        # address of the first entry
+        head: I64
+
+    fifo_at = record_at(Fifo)      # compiled code: fifo_at(address).head += 1
+
+A `Region` is a private anonymous mapping, populated before use so that no page fault lands in the hot loop.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import errno
+import mmap
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Annotated, Any, Self, TypeVar, get_type_hints
+
+import numpy as np
+
+from xskit.errors import KernelError
+from xskit.jit import record_pointer
+
+I64 = Annotated[int, "i8"]
+U64 = Annotated[int, "u8"]
+U32 = Annotated[int, "u4"]
+U16 = Annotated[int, "u2"]
+U8 = Annotated[int, "u1"]
+F64 = Annotated[float, "f8"]
+
+PAGE_BYTES = mmap.PAGESIZE
+HUGE_PAGE_BYTES = 2 << 20
+MADV_POPULATE_WRITE = 23
+"""Since Linux 5.14 (include/uapi/asm-generic/mman-common.h)."""
+
+
+class Record:
+    """A C struct declared by annotations; fields are aligned naturally, in the order in which they are written."""
+
+
+SomeRecord = TypeVar("SomeRecord", bound=Record)
+
+
+def layout(record: type[Record]) -> np.dtype[Any]:
+    """The NumPy dtype of a record."""
+    hints = get_type_hints(record, include_extras=True)
+    return np.dtype([(name, hint.__metadata__[0]) for name, hint in hints.items()], align=True)
+
+
+def size_of(record: type[Record]) -> int:
+    """The size of a record in bytes."""
+    return layout(record).itemsize
+
+
+def offset_of(record: type[Record], field: str) -> int:
+    """Where a field begins in its record, in bytes."""
+    fields = layout(record).fields
+    assert fields is not None
+    return int(fields[field][1])
+
+
+def record_at(record: type[SomeRecord]) -> Callable[[int], SomeRecord]:
+    """A function address -> record pointer, for compiled code and for its pure-Python twin."""
+    return record_pointer(layout(record))  # type: ignore[no-any-return]
+
+
+class _Pointer:
+    """A record seen from Python: attributes are fields, read and written in place."""
+
+    __slots__ = ("_keep", "_view")
+
+    def __init__(self, view: np.ndarray[Any, Any], keep: object) -> None:
+        object.__setattr__(self, "_view", view)
+        object.__setattr__(self, "_keep", keep)
+
+    def __getattr__(self, name: str) -> int | float:
+        value = self._view[name][0].item()
+        return value  # type: ignore[no-any-return]
+
+    def __setattr__(self, name: str, value: float) -> None:
+        self._view[name][0] = value
+
+
+def record_view(record: type[SomeRecord], address: int, keep: object = None) -> SomeRecord:
+    """The record at an address, for Python code outside the data plane; `keep` is held for as long as the view."""
+    view = array_at(address, 1, layout(record))
+    return _Pointer(view, keep)  # type: ignore[return-value]
+
+
+def array_at(address: int, count: int, dtype: Any) -> np.ndarray[Any, Any]:
+    """A NumPy array over memory that somebody else keeps alive."""
+    kind = np.dtype(dtype)
+    raw = (ctypes.c_char * (count * kind.itemsize)).from_address(address)
+    return np.frombuffer(raw, dtype=kind, count=count)
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+
+def map_memory(size: int, flags: int, fd: int = -1, offset: int = 0) -> int:
+    """mmap(2), readable and writable; returns the address.
+
+    Raises:
+        OSError: as mmap(2) says.
+    """
+    address = _libc.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, fd, offset)
+    if address in (None, _MAP_FAILED):
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return int(address)
+
+
+def unmap_memory(address: int, size: int) -> None:
+    """munmap(2)."""
+    _libc.munmap(address, size)
+
+
+class Region:
+    """A private anonymous mapping of at least `size` bytes, page aligned and zeroed.
+
+    Args:
+        size: bytes; rounded up to whole pages.
+        populate: touch every page now, so that none is first touched in the hot loop.
+        huge: ask for transparent huge pages.
+        hugetlb: take pages from the hugetlb pool instead (vm.nr_hugepages); fails where it is too small.
+        shared_with_children: keep the mapping in forked children. Off by default: after a fork the pages of a
+            private mapping are copied on write, and the kernel would go on reading the old ones.
+
+    Raises:
+        KernelError: the memory is not to be had.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        populate: bool = True,
+        huge: bool = False,
+        hugetlb: bool = False,
+        shared_with_children: bool = False,
+    ) -> None:
+        unit = HUGE_PAGE_BYTES if huge or hugetlb else PAGE_BYTES
+        self.size = max(unit, (size + unit - 1) // unit * unit)
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (MAP_HUGETLB if hugetlb else 0)
+        try:
+            self.address = map_memory(self.size, flags)
+        except OSError as error:
+            raise _no_memory(self.size, error, hugetlb) from error
+        if huge and not hugetlb:
+            _libc.madvise(self.address, self.size, mmap.MADV_HUGEPAGE)
+        if not shared_with_children:
+            _libc.madvise(self.address, self.size, mmap.MADV_DONTFORK)
+        if populate:
+            try:
+                self._populate()
+            except OSError as error:
+                self.close()
+                raise _no_memory(self.size, error, hugetlb) from error
+
+    def _populate(self) -> None:
+        step = 64 << 20
+        for offset in range(0, self.size, step):
+            length = min(step, self.size - offset)
+            if _libc.madvise(self.address + offset, length, MADV_POPULATE_WRITE) == 0:
+                continue
+            code = ctypes.get_errno()
+            if code != errno.EINVAL:
+                raise OSError(code, os.strerror(code))
+            ctypes.memset(self.address + offset, 0, length)  # before Linux 5.14
+
+    @property
+    def closed(self) -> bool:
+        """True once the memory has been given back."""
+        return self.address == 0
+
+    def close(self) -> None:
+        """Give the memory back; twice is fine."""
+        if self.address:
+            unmap_memory(self.address, self.size)
+            self.address = 0
+
+    def array(self, count: int, dtype: Any, offset: int = 0) -> np.ndarray[Any, Any]:
+        """A NumPy view of `count` items from `offset` bytes on; valid until close()."""
+        assert offset + count * np.dtype(dtype).itemsize <= self.size
+        return array_at(self.address + offset, count, dtype)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+MAP_HUGETLB = 0x40000
+"""include/uapi/asm-generic/mman-common.h."""
+
+
+def _no_memory(size: int, error: OSError, hugetlb: bool) -> KernelError:
+    remedy = None
+    if hugetlb:
+        pages = size // HUGE_PAGE_BYTES
+        remedy = f"sysctl vm.nr_hugepages={pages}"
+    return KernelError(f"the kernel has no {size / (1 << 20):.0f} MiB of packet memory to give: {error.strerror}", remedy=remedy)
+
+
+class Arena:
+    """One region cut into pieces, for records and arrays that live and die together.
+
+    Plan first (`reserve`), then `open`; every piece begins on its own cache line.
+    """
+
+    LINE_BYTES = 64
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._region: Region | None = None
+
+    def reserve(self, size: int) -> int:
+        """Ask for `size` bytes; returns the offset of the piece."""
+        assert self._region is None, "the arena is already open"
+        offset = self._size
+        self._size += (size + self.LINE_BYTES - 1) // self.LINE_BYTES * self.LINE_BYTES
+        return offset
+
+    def open(self) -> int:
+        """Map everything that was reserved; returns the address of offset 0."""
+        assert self._region is None, "the arena is already open"
+        self._region = Region(max(self._size, 1), huge=self._size >= HUGE_PAGE_BYTES)
+        return self._region.address
+
+    @property
+    def size(self) -> int:
+        """Bytes reserved so far."""
+        return self._size
+
+    def close(self) -> None:
+        """Give the memory back; twice is fine."""
+        if self._region is not None:
+            self._region.close()
+
+
+@contextmanager
+def scratch(record: type[SomeRecord]) -> Iterator[tuple[int, SomeRecord]]:
+    """A zeroed record with an address of its own, for a short use: yields (address, view)."""
+    with Region(size_of(record)) as region:
+        yield region.address, record_view(record, region.address, region)
