@@ -1,0 +1,56 @@
+"""What a network device can do with XDP: linux/netdev.h, the `netdev` family of generic netlink (6.3)."""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+from typing import Final
+
+__all__ = ["FAMILY", "Command", "DeviceAttribute", "RxMetadataFeature", "XdpFeature", "XskFeature"]
+
+FAMILY: Final = "netdev"
+"""NETDEV_FAMILY_NAME; its version is 1."""
+
+
+class Command(IntEnum):
+    """NETDEV_CMD_*; only the one that is used."""
+
+    DEV_GET = 1
+
+
+class DeviceAttribute(IntEnum):
+    """NETDEV_A_DEV_*."""
+
+    IFINDEX = 1  # u32
+    PAD = 2
+    XDP_FEATURES = 3  # u64, XdpFeature
+    XDP_ZC_MAX_SEGS = 4  # u32, 6.6: buffers a packet may have in zero copy; 1 means no multi-buffer
+    XDP_RX_METADATA_FEATURES = 5  # u64, 6.8, RxMetadataFeature
+    XSK_FEATURES = 6  # u64, 6.8, XskFeature
+
+
+class XdpFeature(IntFlag):
+    """NETDEV_XDP_ACT_* (6.3)."""
+
+    BASIC = 1 << 0  # XDP_ABORTED, DROP, PASS, TX in native mode
+    REDIRECT = 1 << 1
+    NDO_XMIT = 1 << 2  # takes packets redirected from other devices
+    XSK_ZEROCOPY = 1 << 3
+    HW_OFFLOAD = 1 << 4
+    RX_SG = 1 << 5  # multi-buffer packets in native mode
+    NDO_XMIT_SG = 1 << 6
+
+
+class RxMetadataFeature(IntFlag):
+    """NETDEV_XDP_RX_METADATA_*."""
+
+    TIMESTAMP = 1 << 0  # 6.3
+    HASH = 1 << 1  # 6.3
+    VLAN_TAG = 1 << 2  # 6.8
+
+
+class XskFeature(IntFlag):
+    """NETDEV_XSK_FLAGS_*: TX metadata in zero copy."""
+
+    TX_TIMESTAMP = 1 << 0  # 6.8
+    TX_CHECKSUM = 1 << 1  # 6.8
+    TX_LAUNCH_TIME_FIFO = 1 << 2  # 6.15
