@@ -1,0 +1,77 @@
+"""The change that gives an interface an address."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+from dataclasses import dataclass, field
+
+from xskit.abi import rtnetlink as nl
+from xskit.errors import UsageError
+from xskit.netconf import interfaces
+from xskit.netconf.changes.base import Change, Fate, Restored
+from xskit.netconf.namespaces import inside
+from xskit.netconf.netlink import Netlink, NetlinkError, attribute, attributes, u32
+
+__all__ = ["SetAddress"]
+
+
+@dataclass
+class SetAddress(Change):
+    """An IPv4 or IPv6 address with its prefix length, "10.0.0.1/24", on an interface, usable at once."""
+
+    interface: str
+    address: str
+    namespace: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        try:
+            parsed = ipaddress.ip_interface(self.address)
+        except ValueError as error:
+            raise UsageError(f"{self.address!r} is not an address with a prefix length such as 10.0.0.1/24") from error
+        self._packed = parsed.packed
+        self._prefix = parsed.network.prefixlen
+        self._family = socket.AF_INET if parsed.version == 4 else socket.AF_INET6
+
+    def __str__(self) -> str:
+        return f"address {self.address} of {self.interface}"
+
+    def check(self) -> bool:
+        with inside(self.namespace):
+            index = interfaces.index(self.interface)
+            wanted = (self._prefix, index, self._packed)
+            request = nl.ADDRESS_HEADER.pack(self._family, 0, 0, 0, index)
+            with Netlink() as netlink:
+                return wanted in map(_address, netlink.request(nl.RTM_GETADDR, request, nl.NLM_F_DUMP))
+
+    def apply(self) -> None:
+        self._ask(nl.RTM_NEWADDR, nl.NLM_F_CREATE | nl.NLM_F_EXCL)
+
+    def restore(self) -> Restored:
+        try:
+            self._ask(nl.RTM_DELADDR, 0)
+        except interfaces.RefusedError as error:
+            if error.number in (errno.EADDRNOTAVAIL, errno.ESRCH):
+                return self._fate(Fate.GONE)
+            raise
+        return self._fate(Fate.RESTORED)
+
+    def _ask(self, kind: int, flags: int) -> None:
+        with inside(self.namespace):
+            index = interfaces.index(self.interface)
+            body = nl.ADDRESS_HEADER.pack(self._family, self._prefix, 0, nl.RT_SCOPE_UNIVERSE, index)
+            body += attribute(nl.IFA_LOCAL, self._packed) + attribute(nl.IFA_ADDRESS, self._packed)
+            if self._family == socket.AF_INET6:
+                body += u32(nl.IFA_FLAGS, nl.IFA_F_NODAD)
+            with Netlink() as netlink:
+                try:
+                    netlink.request(kind, body, flags)
+                except NetlinkError as error:
+                    raise interfaces.refusal(f"the {self} cannot be set", error) from error
+
+
+def _address(body: bytes) -> tuple[int, int, bytes]:
+    _, prefix, _, _, index = nl.ADDRESS_HEADER.unpack_from(body)
+    found = attributes(body, nl.ADDRESS_HEADER.size)
+    return prefix, index, found.get(nl.IFA_LOCAL, found.get(nl.IFA_ADDRESS, b""))

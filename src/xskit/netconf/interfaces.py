@@ -1,0 +1,250 @@
+"""Facts about an interface of the calling thread's namespace, and the few values that are set by ioctl.
+
+All by netlink and ioctl: /sys/class/net shows the namespace in which /sys was mounted, not the thread's.
+"""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import fcntl
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from types import TracebackType
+from typing import Self
+
+from xskit.abi import ethtool as abi
+from xskit.abi import rtnetlink as nl
+from xskit.errors import DeviceError, KernelError
+from xskit.netconf import ethtool
+from xskit.netconf.namespaces import MissingError
+from xskit.netconf.netlink import Netlink, NetlinkError, attributes, text
+from xskit.netconf.privileges import require
+
+__all__ = [
+    "Interface",
+    "LinkState",
+    "RefusedError",
+    "Watch",
+    "control_socket",
+    "delete",
+    "exists",
+    "index",
+    "is_up",
+    "look",
+    "missing",
+    "mtu",
+    "refusal",
+    "set_mtu",
+    "set_up",
+]
+
+_NAME_AND_FLAGS = struct.Struct("=16sH22x")  # ifreq with ifr_flags
+_NAME_AND_NUMBER = struct.Struct("=16si20x")  # ifreq with ifr_mtu
+
+
+class RefusedError(KernelError):
+    """The kernel refused a change of an interface; `number` is its errno."""
+
+    def __init__(self, cause: str, number: int, *, remedy: str | None = None) -> None:
+        super().__init__(cause, remedy=remedy)
+        self.number = number
+
+
+class LinkState(Enum):
+    """What `Watch` sees."""
+
+    UP = "up"
+    DOWN = "down"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """What the kernel says of one interface.
+
+    `mtu` and `max_mtu` in bytes without the Ethernet header. `rx_queues` and `tx_queues` are those in use
+    (channels), not those allocated. `kind` is "veth", "bridge", ... and "" for hardware; `driver` is what ethtool -i shows.
+    """
+
+    name: str
+    index: int
+    mac: str
+    mtu: int
+    max_mtu: int
+    up: bool
+    carrier: bool
+    loopback: bool
+    promiscuous: bool
+    kind: str
+    driver: str
+    rx_queues: int
+    tx_queues: int
+
+
+def look(name: str) -> Interface:
+    """All facts of the interface `name`.
+
+    Raises:
+        MissingError: there is none of this name.
+    """
+    body = _get(name)
+    _, _, number, flags, _ = nl.LINK_HEADER.unpack_from(body)
+    found = attributes(body, nl.LINK_HEADER.size)
+    with control_socket() as control:
+        queues = ethtool.queues(control, name)
+        driver = ethtool.driver(control, name)
+    rx_queues, tx_queues = queues or (_number(found, nl.IFLA_NUM_RX_QUEUES), _number(found, nl.IFLA_NUM_TX_QUEUES))
+    info = attributes(found.get(nl.IFLA_LINKINFO, b""))
+    return Interface(
+        name=name,
+        index=number,
+        mac=found.get(nl.IFLA_ADDRESS, b"").hex(":"),
+        mtu=_number(found, nl.IFLA_MTU),
+        max_mtu=_number(found, nl.IFLA_MAX_MTU),
+        up=bool(flags & nl.LinkFlag.UP),
+        carrier=bool(found.get(nl.IFLA_CARRIER, b"\0")[0]),
+        loopback=bool(flags & nl.LinkFlag.LOOPBACK),
+        promiscuous=_number(found, nl.IFLA_PROMISCUITY) > 0,
+        kind=info.get(nl.IFLA_INFO_KIND, b"").rstrip(b"\0").decode(),
+        driver=driver,
+        rx_queues=rx_queues,
+        tx_queues=tx_queues,
+    )
+
+
+def exists(name: str) -> bool:
+    """Whether there is an interface `name`."""
+    try:
+        index(name)
+    except MissingError:
+        return False
+    return True
+
+
+def index(name: str) -> int:
+    """The number of the interface `name`.
+
+    Raises:
+        MissingError: there is none of this name.
+    """
+    try:
+        return socket.if_nametoindex(name)
+    except OSError as error:
+        raise missing(name) from error
+
+
+def is_up(name: str) -> bool:
+    """Whether `name` is administratively up. Raises MissingError."""
+    with control_socket() as control:
+        return bool(_flags(control, name) & nl.LinkFlag.UP)
+
+
+def set_up(name: str, up: bool) -> None:
+    """Set `name` administratively up or down. Raises MissingError, PrivilegeError, RefusedError."""
+    with control_socket() as control:
+        flags = _flags(control, name)
+        wanted = flags | nl.LinkFlag.UP if up else flags & ~nl.LinkFlag.UP
+        with _explained(f"{name} cannot be set {'up' if up else 'down'}", name):
+            fcntl.ioctl(control, abi.SIOCSIFFLAGS, _NAME_AND_FLAGS.pack(name.encode(), wanted))
+
+
+def mtu(name: str) -> int:
+    """The MTU of `name` in bytes. Raises MissingError."""
+    with control_socket() as control, _explained(f"the MTU of {name} cannot be read", name):
+        answer = fcntl.ioctl(control, abi.SIOCGIFMTU, _NAME_AND_NUMBER.pack(name.encode(), 0))
+    return int(_NAME_AND_NUMBER.unpack(answer)[1])
+
+
+def set_mtu(name: str, size_bytes: int) -> None:
+    """Set the MTU of `name`. Raises MissingError, PrivilegeError, RefusedError."""
+    with control_socket() as control, _explained(f"the MTU of {name} cannot be {size_bytes}", name):
+        fcntl.ioctl(control, abi.SIOCSIFMTU, _NAME_AND_NUMBER.pack(name.encode(), size_bytes))
+
+
+def delete(name: str) -> None:
+    """Remove the (virtual) interface `name`. Raises MissingError, PrivilegeError, RefusedError."""
+    with Netlink() as netlink:
+        try:
+            netlink.request(nl.RTM_DELLINK, nl.LINK_HEADER.pack(0, 0, index(name), 0, 0))
+        except NetlinkError as error:
+            raise refusal(f"{name} cannot be removed", error, name) from error
+
+
+def missing(name: str) -> MissingError:
+    """The error for an interface that is not there, with the names that look like it."""
+    close = difflib.get_close_matches(name, [other for _, other in socket.if_nameindex()])
+    meant = f"; did you mean {' or '.join(close)}?" if close else ""
+    return MissingError(f"there is no interface {name} in this network namespace{meant}", remedy="ip -brief link")
+
+
+def refusal(doing: str, error: OSError, name: str | None = None) -> DeviceError | RefusedError:
+    """The error for a refused request: `doing` ("the MTU of va cannot be 9"), then the kernel's words."""
+    if error.errno in (errno.ENODEV, errno.ENXIO) and name is not None:
+        return missing(name)
+    if error.errno in (errno.EPERM, errno.EACCES):
+        require("CAP_NET_ADMIN", "changing the network set-up")
+    return RefusedError(f"{doing}: {error.strerror}", error.errno or 0)
+
+
+class Watch:
+    """A cheap look at interfaces from any thread: one ioctl on a socket that stays in the namespace of its making."""
+
+    def __init__(self) -> None:
+        self._control = control_socket()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def state(self, name: str) -> LinkState:
+        """UP when it is up and has a carrier, DOWN when not, GONE when there is no such interface."""
+        try:
+            flags = _flags(self._control, name)
+        except MissingError:
+            return LinkState.GONE
+        running = nl.LinkFlag.UP | nl.LinkFlag.RUNNING
+        return LinkState.UP if flags & running == running else LinkState.DOWN
+
+    def close(self) -> None:
+        """Give the socket back."""
+        self._control.close()
+
+
+def control_socket() -> socket.socket:
+    return socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+
+
+def _flags(control: socket.socket, name: str) -> int:
+    with _explained(f"the flags of {name} cannot be read", name):
+        answer = fcntl.ioctl(control, abi.SIOCGIFFLAGS, _NAME_AND_FLAGS.pack(name.encode(), 0))
+    return int(_NAME_AND_FLAGS.unpack(answer)[1])
+
+
+def _get(name: str) -> bytes:
+    with Netlink() as netlink:
+        try:
+            request = nl.LINK_HEADER.pack(0, 0, 0, 0, 0) + text(nl.IFLA_IFNAME, name)
+            return netlink.request(nl.RTM_GETLINK, request)[0]
+        except NetlinkError as error:
+            raise refusal(f"{name} cannot be read", error, name) from error
+
+
+def _number(found: dict[int, bytes], kind: int) -> int:
+    return int.from_bytes(found.get(kind, b""), "little")
+
+
+@contextmanager
+def _explained(doing: str, name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise refusal(doing, error, name) from error
