@@ -1,0 +1,70 @@
+# What one does with a checkout of xskit. Everything is installed into .venv, from the hashes in requirements.lock;
+# the machine needs python3 (3.11 or newer), python3-venv and make, and nothing else.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+LOCKED := $(VENV)/.locked
+INSTALLED := $(VENV)/.installed
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help root demo test coverage lint types bench docs lock clean
+
+help:  ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-9s %s\n", $$1, $$2 }'
+
+demo: root $(INSTALLED)  ## two hosts, an emulated link, real traffic: asked against achieved (root)
+	@$(BIN)/xskit demo
+
+root:
+	@test "$$(id -u)" = 0 || { echo "network namespaces and AF_XDP sockets need root: sudo make $(MAKECMDGOALS)" >&2; exit 1; }
+
+test: $(INSTALLED)  ## all tests, then the coverage run (root, or the real ones are skipped)
+	@$(BIN)/python -m pytest -q
+	@$(MAKE) --no-print-directory coverage
+
+# Compiled code is invisible to coverage; its pure-Python twins are not. The threshold is in pyproject.toml.
+coverage: $(INSTALLED)  ## the data plane as plain Python, without its compiler: what the tests reach
+	@rm -f $(VENV)/coverage $(VENV)/coverage.*
+	@NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -q tests/pure $(wildcard tests/real/test_engine*.py)
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report
+
+lint: $(INSTALLED)  ## ruff, its formatter, and the floors: imports go downwards only
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --quiet --check
+	@$(BIN)/lint-imports --no-cache --no-logo
+
+types: $(INSTALLED)  ## mypy --strict
+	@$(BIN)/mypy --strict
+
+bench: root $(INSTALLED)  ## the engine and whole links against C twins (root, and a C compiler)
+	@$(BIN)/python benchmarks/run.py
+
+docs: $(INSTALLED)  ## the documentation, into site/
+	@$(BIN)/mkdocs build --quiet --strict
+
+lock: $(INSTALLED)  ## requirements.lock anew from pyproject.toml (UPGRADE=--upgrade: the newest)
+	@$(BIN)/uv pip compile pyproject.toml --group dev --output-file requirements.lock --quiet --no-config \
+	  --universal --python-version 3.11 --fork-strategy fewest --only-binary :all: --generate-hashes \
+	  --custom-compile-command "make lock" $(UPGRADE)
+
+clean:  ## remove .venv and all that was built
+	@rm -rf $(VENV) build dist site benchmarks/c/build .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Nothing is compiled: every locked package is a wheel, and the locked hatchling installs xskit itself, editable.
+$(INSTALLED): $(LOCKED) pyproject.toml
+	@$(PIP) --no-deps --no-index --no-build-isolation --editable .
+	@touch $@
+
+$(LOCKED): requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "xskit needs Python 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+	  { echo "this Python cannot make virtual environments: apt-get install python3-venv" >&2; exit 1; }
+	@echo "installing into $(VENV) (only when requirements.lock has changed)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(PIP) --require-hashes --only-binary :all: --requirement requirements.lock
+	@touch $@

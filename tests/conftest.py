@@ -1,0 +1,46 @@
+"""For all tests: nothing may be left behind, tests that need root say so, and hypothesis repeats itself in CI."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import hypothesis
+import pytest
+
+from tests.guards import Watch
+
+CI = os.environ.get("CI", "").lower() in ("1", "true")
+
+# Timed assertions fail on a busy machine: no deadlines.
+hypothesis.settings.register_profile("dev", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
+hypothesis.settings.load_profile("ci" if CI else "dev")
+
+_WATCH = pytest.StashKey[Watch]()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("root") is not None and os.geteuid() != 0:
+        if CI:
+            pytest.fail("needs root, and in CI everything runs", pytrace=False)
+        pytest.skip("needs root")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Set up first, so torn down last: every other fixture has cleaned up by then."""
+    on_host = os.geteuid() == 0 and any(item.get_closest_marker("root") for item in request.session.items)
+    watch = request.config.stash[_WATCH] = Watch(whole_host=on_host)
+    yield
+    if leaked := watch.leaked(last_test="the last test"):
+        pytest.fail(
+            "left behind (by these tests, or by another xskit on this machine):\n  " + "\n  ".join(leaked),
+            pytrace=False,
+        )
+
+
+@pytest.fixture(autouse=True)
+def _note_what_is_new(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    request.config.stash[_WATCH].note(request.node.nodeid)
