@@ -22,7 +22,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import llvmlite
 import numpy as np
@@ -32,15 +32,19 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 MASK64 = 0xFFFF_FFFF_FFFF_FFFF
 
 
+COMPILED = ("jit.py", "memory.py", "xsk/rings.py", "engine/**/*.py", "stages/**/*.py")
+"""Where compiled code lives, and all that it takes constants from."""
+
+
 def source_hash() -> str:
-    """A hash of all of xskit's sources and of the libraries that compile them.
+    """A hash of all sources of compiled code and of the libraries that compile them.
 
     Numba's cache looks only at the file of the function itself: an edit in a callee of another file would leave
     a stale entry. So the cache folder itself is named by everything that could matter.
     """
     digest = hashlib.sha256()
     root = Path(__file__).parent
-    for path in sorted(root.rglob("*.py")):
+    for path in sorted(path for pattern in COMPILED for path in root.glob(pattern)):
         digest.update(str(path.relative_to(root)).encode())
         digest.update(path.read_bytes())
     for part in (sys.version, np.__version__, llvmlite.__version__, platform.machine()):
@@ -77,13 +81,18 @@ from llvmlite import ir  # noqa: E402
 from numba import types  # noqa: E402
 from numba.extending import intrinsic  # noqa: E402
 
-DISABLED = bool(numba.config.DISABLE_JIT)
+DISABLED = bool(getattr(numba.config, "DISABLE_JIT"))  # noqa: B009  Numba sets it at run time, unknown to mypy
 """True under NUMBA_DISABLE_JIT=1: every function here is its pure-Python twin."""
 
 
 def inlined(function: Function) -> Function:
-    """Compile a data-plane function that other data-plane functions call; LLVM inlines it where that pays."""
-    return numba.njit(function, nogil=True, error_model="numpy")  # type: ignore[no-any-return]
+    """Compile a data-plane function that other data-plane functions call; LLVM inlines it where that pays.
+
+    It has no wrapper to be called from Python with, and no reference counting: both would only cost compile time.
+    """
+    compiler: Any = numba.njit
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
+    return compiler(function, nogil=True, error_model="numpy", **options)  # type: ignore[no-any-return]
 
 
 def compiled(signature: str) -> Callable[[Function], Function]:
@@ -111,7 +120,7 @@ class _Lazy:
 
     @functools.cached_property
     def compiled(self) -> Callable[..., Any]:
-        return numba.njit(self.signature, nogil=True, error_model="numpy", cache=True)(self.py_func)  # type: ignore[no-any-return]
+        return numba.njit(self.signature, nogil=True, error_model="numpy", cache=True)(self.py_func)
 
     def __call__(self, *arguments: int) -> Any:
         return self.compiled(*arguments)
@@ -132,15 +141,10 @@ def function_pointer(function: Callable[[int, int, int, int], int], cache: bool 
     if DISABLED:
         _by_pointer[id(function)] = function
         return id(function)
-    native = numba.cfunc(PIPELINE_SIGNATURE, nopython=True, error_model="numpy", cache=cache)(function)
+    compiler: Any = numba.cfunc  # its stub knows no options
+    native = compiler(PIPELINE_SIGNATURE, nopython=True, error_model="numpy", cache=cache)(function)
     _by_pointer[native.address] = native
     return int(native.address)
-
-
-class Intrinsic(Protocol):
-    """What mypy may know of an intrinsic: integers in, an integer out."""
-
-    def __call__(self, *arguments: int) -> int: ...
 
 
 class View(Protocol):
@@ -155,7 +159,47 @@ class FloatView(Protocol):
     def __setitem__(self, index: int, value: float, /) -> None: ...
 
 
-if not DISABLED:
+if TYPE_CHECKING:
+
+    def u64(value: float, /) -> int:
+        """An unsigned 64-bit integer; wraps."""
+
+    def i64(value: float, /) -> int:
+        """A signed 64-bit integer; truncates a float."""
+
+    def i32(value: int, /) -> int:
+        """A signed 32-bit integer, for libc."""
+
+    def as_u8(address: int, /) -> View: ...
+    def as_u16(address: int, /) -> View: ...
+    def as_u32(address: int, /) -> View: ...
+    def as_i64(address: int, /) -> View: ...
+    def as_u64(address: int, /) -> View: ...
+    def as_f64(address: int, /) -> FloatView: ...
+    def load_acquire32(address: int, /) -> int: ...
+    def load_acquire64(address: int, /) -> int: ...
+    def store_release32(address: int, value: int, /) -> None: ...
+    def store_release64(address: int, value: int, /) -> None: ...
+
+    def trailing_zeros(value: int, /) -> int:
+        """Zero bits below the lowest set bit; 64 for 0."""
+
+    def leading_zeros(value: int, /) -> int:
+        """Zero bits above the highest set bit of a 64-bit word; 64 for 0."""
+
+    def call_pointer(pointer: int, a: int, b: int, c: int, d: int, /) -> int:
+        """Call a function by the address that `function_pointer` gave."""
+
+    def last_errno() -> int:
+        """The errno of the libc call just made."""
+
+    def record_pointer(dtype: np.dtype[Any]) -> Callable[[int], Any]:
+        """A function address -> struct pointer whose fields are read and written by name."""
+
+    def external(name: str, returns: str, *arguments: str) -> Callable[..., int]:
+        """A C function of this process, by symbol: no address is compiled in, so callers can be cached."""
+
+elif not DISABLED:
 
     def _view(item: types.Type) -> Any:
         pointer = types.CPointer(item)
@@ -195,30 +239,21 @@ if not DISABLED:
         return store
 
     @intrinsic
-    def trailing_zeros(_context, _value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    def trailing_zeros(_context, _value):  # noqa: ANN001, ANN201
         def build(_c: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
 
         return types.int64(types.int64), build
 
     @intrinsic
-    def leading_zeros(_context, _value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    def leading_zeros(_context, _value):  # noqa: ANN001, ANN201
         def build(_c: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 1))
 
         return types.int64(types.int64), build
 
     @intrinsic
-    def multiply_high(_context, _left, _right):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-        def build(_c: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            wide = ir.IntType(128)
-            product = builder.mul(builder.zext(arguments[0], wide), builder.zext(arguments[1], wide))
-            return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
-
-        return types.int64(types.int64, types.int64), build
-
-    @intrinsic
-    def call_pointer(_context, _pointer, _a, _b, _c, _d):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    def call_pointer(_context, _pointer, _a, _b, _c, _d):  # noqa: ANN001, ANN201
         def build(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             word = ir.IntType(64)
             kind = ir.FunctionType(word, [word] * 4)
@@ -243,21 +278,20 @@ if not DISABLED:
         """A C function of this process, by symbol: no address is compiled in, so callers can be cached."""
         return types.ExternalFunction(name, getattr(types, returns)(*[getattr(types, a) for a in arguments]))
 
-    u64: Intrinsic = np.uint64  # type: ignore[assignment]
-    i64: Intrinsic = np.int64  # type: ignore[assignment]
-    i32: Intrinsic = np.int32  # type: ignore[assignment]
+    _errno_location = external("__errno_location", "int64")
 
-    as_u8: Callable[[int], View] = _view(types.uint8)
-    as_u16: Callable[[int], View] = _view(types.uint16)
-    as_u32: Callable[[int], View] = _view(types.uint32)
-    as_i64: Callable[[int], View] = _view(types.int64)
-    as_u64: Callable[[int], View] = _view(types.uint64)
-    as_f64: Callable[[int], FloatView] = _view(types.float64)
+    @numba.njit(nogil=True, error_model="numpy")
+    def last_errno() -> int:
+        """The errno of the libc call just made."""
+        return i64(as_u32(_errno_location())[0])
 
-    load_acquire32: Intrinsic = _load("acquire", 32)
-    load_acquire64: Intrinsic = _load("acquire", 64)
-    store_release32: Intrinsic = _store("release", 32)
-    store_release64: Intrinsic = _store("release", 64)
+    u64, i64, i32 = np.uint64, np.int64, np.int32
+
+    as_u8, as_u16, as_u32 = _view(types.uint8), _view(types.uint16), _view(types.uint32)
+    as_i64, as_u64, as_f64 = _view(types.int64), _view(types.uint64), _view(types.float64)
+
+    load_acquire32, load_acquire64 = _load("acquire", 32), _load("acquire", 64)
+    store_release32, store_release64 = _store("release", 32), _store("release", 64)
 
 else:
     # The twins. Plain loads and stores stand for acquire and release: enough on x86 and for tests.
@@ -309,20 +343,24 @@ else:
         return lambda address: _Pointer(address, fields)
 
     def external(name: str, returns: str, *arguments: str) -> Any:
-        function = getattr(ctypes.CDLL(None, use_errno=False), name)
+        function = getattr(ctypes.CDLL(None, use_errno=True), name)
         function.restype = getattr(ctypes, "c_" + returns)
         function.argtypes = [getattr(ctypes, "c_" + argument) for argument in arguments]
         return lambda *values: function(*map(int, values))
 
-    def u64(*value: int) -> int:
-        return int(value[0]) & MASK64
+    def last_errno() -> int:
+        """The errno of the libc call just made."""
+        return ctypes.get_errno()
 
-    def i64(*value: int) -> int:
-        wrapped = int(value[0]) & MASK64
+    def u64(value: float) -> int:
+        return int(value) & MASK64
+
+    def i64(value: float) -> int:
+        wrapped = int(value) & MASK64
         return wrapped - (1 << 64) if wrapped >> 63 else wrapped
 
-    def i32(*value: int) -> int:
-        return ctypes.c_int32(int(value[0])).value
+    def i32(value: float) -> int:
+        return ctypes.c_int32(int(value)).value
 
     as_u8 = _view(ctypes.c_uint8)
     as_u16 = _view(ctypes.c_uint16)
@@ -331,19 +369,17 @@ else:
     as_u64 = _view(ctypes.c_uint64)
     as_f64 = _view(ctypes.c_double)
 
-    def load_acquire32(*address: int) -> int:
-        return ctypes.c_uint32.from_address(int(address[0])).value
+    def load_acquire32(address: int) -> int:
+        return ctypes.c_uint32.from_address(int(address)).value
 
-    def load_acquire64(*address: int) -> int:
-        return ctypes.c_int64.from_address(int(address[0])).value
+    def load_acquire64(address: int) -> int:
+        return ctypes.c_int64.from_address(int(address)).value
 
-    def store_release32(*arguments: int) -> int:
-        ctypes.c_uint32.from_address(int(arguments[0])).value = int(arguments[1])
-        return 0
+    def store_release32(address: int, value: int) -> None:
+        ctypes.c_uint32.from_address(int(address)).value = int(value)
 
-    def store_release64(*arguments: int) -> int:
-        ctypes.c_int64.from_address(int(arguments[0])).value = int(arguments[1])
-        return 0
+    def store_release64(address: int, value: int) -> None:
+        ctypes.c_int64.from_address(int(address)).value = int(value)
 
     def trailing_zeros(value: int) -> int:
         value = int(value) & MASK64
@@ -352,9 +388,18 @@ else:
     def leading_zeros(value: int) -> int:
         return 64 - (int(value) & MASK64).bit_length()
 
-    def multiply_high(left: int, right: int) -> int:
-        return ((int(left) & MASK64) * (int(right) & MASK64)) >> 64
-
     def call_pointer(pointer: int, a: int, b: int, c: int, d: int) -> int:
         return _by_pointer[int(pointer)](a, b, c, d)
 
+
+@compiled("int64(int64)")
+def load_word(address: int) -> int:
+    """An acquiring 64-bit load, from Python."""
+    return load_acquire64(address)
+
+
+@compiled("int64(int64, int64)")
+def store_word(address: int, value: int) -> int:
+    """A releasing 64-bit store, from Python; returns 0."""
+    store_release64(address, value)
+    return 0

@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Annotated, Any, Self, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, get_type_hints
 
 import numpy as np
 
@@ -68,7 +68,7 @@ def offset_of(record: type[Record], field: str) -> int:
 
 def record_at(record: type[SomeRecord]) -> Callable[[int], SomeRecord]:
     """A function address -> record pointer, for compiled code and for its pure-Python twin."""
-    return record_pointer(layout(record))  # type: ignore[no-any-return]
+    return record_pointer(layout(record))
 
 
 class _Pointer:
@@ -80,12 +80,13 @@ class _Pointer:
         object.__setattr__(self, "_view", view)
         object.__setattr__(self, "_keep", keep)
 
-    def __getattr__(self, name: str) -> int | float:
-        value = self._view[name][0].item()
-        return value  # type: ignore[no-any-return]
+    if not TYPE_CHECKING:
 
-    def __setattr__(self, name: str, value: float) -> None:
-        self._view[name][0] = value
+        def __getattr__(self, name: str) -> int | float:
+            return self._view[name][0].item()
+
+        def __setattr__(self, name: str, value: float) -> None:
+            self._view[name][0] = value
 
 
 def record_view(record: type[SomeRecord], address: int, keep: object = None) -> SomeRecord:
@@ -200,7 +201,9 @@ class Region:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
@@ -213,7 +216,9 @@ def _no_memory(size: int, error: OSError, hugetlb: bool) -> KernelError:
     if hugetlb:
         pages = size // HUGE_PAGE_BYTES
         remedy = f"sysctl vm.nr_hugepages={pages}"
-    return KernelError(f"the kernel has no {size / (1 << 20):.0f} MiB of packet memory to give: {error.strerror}", remedy=remedy)
+    return KernelError(
+        f"the kernel has no {size / (1 << 20):.0f} MiB of packet memory to give: {error.strerror}", remedy=remedy
+    )
 
 
 class Arena:

@@ -1,0 +1,70 @@
+"""The store of a stage that keeps order: a ring of (time, handle, length), 16 bytes a packet.
+
+It never runs full: it has room for every packet that the memory can hold. Times must not fall.
+"""
+
+from __future__ import annotations
+
+from xskit.engine.packets import INFINITE_NS
+from xskit.jit import as_i64, inlined
+from xskit.memory import I64, Record, record_at
+
+ENTRY_BYTES = 16
+
+
+class Fifo(Record):
+    """A ring of entries between two free-running indices."""
+
+    entries: I64  # address of the first entry
+    mask: I64  # entries - 1, a power of two less one
+    head: I64
+    tail: I64
+
+
+fifo_at = record_at(Fifo)
+
+
+def capacity_for(packets: int) -> int:
+    """Entries of a FIFO that must hold so many packets."""
+    return 1 << max(packets - 1, 1).bit_length()
+
+
+@inlined
+def push(fifo: Fifo, time_ns: int, handle: int, length: int) -> None:
+    """Append a packet."""
+    entry = as_i64(fifo.entries + ((fifo.tail & fifo.mask) << 4))
+    entry[0] = time_ns
+    entry[1] = handle | (length << 32)
+    fifo.tail += 1
+
+
+@inlined
+def count(fifo: Fifo) -> int:
+    """Packets inside."""
+    return fifo.tail - fifo.head
+
+
+@inlined
+def head_time(fifo: Fifo) -> int:
+    """The time of the first packet, INFINITE_NS when there is none."""
+    if fifo.head == fifo.tail:
+        return INFINITE_NS
+    return as_i64(fifo.entries + ((fifo.head & fifo.mask) << 4))[0]
+
+
+@inlined
+def head_packet(fifo: Fifo) -> int:
+    """handle | length << 32 of the first packet; there must be one."""
+    return as_i64(fifo.entries + ((fifo.head & fifo.mask) << 4))[1]
+
+
+@inlined
+def drop_head(fifo: Fifo) -> None:
+    """Forget the first packet."""
+    fifo.head += 1
+
+
+@inlined
+def packet_at_position(fifo: Fifo, position: int) -> int:
+    """handle | length << 32 of the packet at an index between head and tail."""
+    return as_i64(fifo.entries + ((position & fifo.mask) << 4))[1]

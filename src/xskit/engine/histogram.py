@@ -1,0 +1,65 @@
+"""Histograms of times: log-linear, 32 steps an octave (3 % wide), one count added a packet.
+
+Values below 64 ns have a bucket each. Bucket widths double with every octave, as in HdrHistogram.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xskit.jit import as_i64, inlined, leading_zeros
+
+STEP_BITS = 5
+STEPS = 1 << STEP_BITS
+BUCKETS = (64 - STEP_BITS) * STEPS
+BYTES = BUCKETS * 8
+
+
+@inlined
+def bucket_of(value_ns: int) -> int:
+    """The bucket that counts a value; negative values count as 0."""
+    if value_ns < 2 * STEPS:
+        return max(value_ns, 0)
+    shift = 63 - STEP_BITS - leading_zeros(value_ns)
+    return (shift << STEP_BITS) + (value_ns >> shift)
+
+
+@inlined
+def add(histogram: int, value_ns: int) -> None:
+    """Count one value in the histogram at an address."""
+    as_i64(histogram)[bucket_of(value_ns)] += 1
+
+
+def lowest(bucket: int) -> int:
+    """The smallest value that a bucket counts."""
+    if bucket < 2 * STEPS:
+        return bucket
+    shift = (bucket >> STEP_BITS) - 1
+    return ((bucket & (STEPS - 1)) + STEPS) << shift
+
+
+def quantiles(counts: np.ndarray[Any, Any], fractions: Sequence[float]) -> list[float | None]:
+    """The values below which these fractions of all counted values lie; None where nothing was counted.
+
+    Inside a bucket values are taken as evenly spread, so the error is at most half a bucket: 1.6 %.
+    """
+    total = int(counts.sum())
+    if total == 0:
+        return [None] * len(fractions)
+    below = np.cumsum(counts)
+    found: list[float | None] = []
+    for fraction in fractions:
+        rank = fraction * total
+        bucket = min(int(np.searchsorted(below, rank, side="left")), len(counts) - 1)
+        inside = (rank - (below[bucket] - counts[bucket])) / max(int(counts[bucket]), 1)
+        found.append(lowest(bucket) + inside * (lowest(bucket + 1) - lowest(bucket)))
+    return found
+
+
+def maximum(counts: np.ndarray[Any, Any]) -> int | None:
+    """The upper edge of the highest bucket in use, None where nothing was counted."""
+    used = np.flatnonzero(counts)
+    return None if used.size == 0 else lowest(int(used[-1]) + 1) - 1

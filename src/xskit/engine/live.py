@@ -1,0 +1,194 @@
+"""A direction between two ports, from Python: its records filled in, its pipeline and its frames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xskit.engine.fifo import Fifo
+from xskit.engine.frames import FrameStack, PacketTable
+from xskit.engine.packets import NIL
+from xskit.engine.pipeline import ARRIVAL_BYTES, Pipeline, Statistics
+from xskit.engine.receive import INGRESS_BYTES, fill_direction
+from xskit.engine.records import BATCH, Direction, Egress, Ingress
+from xskit.engine.stage import Capacity, Stage
+from xskit.engine.transmit import EGRESS_BYTES
+from xskit.memory import Arena, array_at, record_view, size_of
+from xskit.xsk.rings import Ring
+
+MAX_FRAMES = 17
+"""Frames of one packet on TX in copy mode: MAX_SKB_FRAGS (measured on 6.18; 18 are refused with EBUSY)."""
+
+
+@dataclass(frozen=True)
+class ReceiveEnd:
+    """RX and FILL of one queue: addresses of Ring records and the socket."""
+
+    rx: int
+    fill: int
+    fd: int
+    zero_copy: bool = False
+
+
+@dataclass(frozen=True)
+class TransmitEnd:
+    """TX and COMPLETION of one queue: addresses of Ring records and the socket."""
+
+    tx: int
+    completion: int
+    fd: int
+    zero_copy: bool = False
+
+
+@dataclass(frozen=True)
+class Frames:
+    """The share of the packet memory that a direction owns, and where that memory lies."""
+
+    base: int
+    """Address of UMEM offset 0."""
+    shift: int
+    first: int
+    count: int
+    fill_reserve: int
+    """Frames kept back so that FILL never starves."""
+
+    @property
+    def capacity(self) -> int:
+        """Frames that packets may occupy at once."""
+        return self.count - self.fill_reserve
+
+
+@dataclass(frozen=True)
+class EgressLimits:
+    """What the egress port can send."""
+
+    max_length: int
+    max_frames: int = MAX_FRAMES
+
+
+class LiveDirection:
+    """One direction of a link as a worker runs it."""
+
+    def __init__(
+        self,
+        name: str,
+        stages: Sequence[Stage],
+        *,
+        receive: Sequence[ReceiveEnd],
+        transmit: Sequence[TransmitEnd],
+        table: PacketTable,
+        frames: Frames,
+        limits: EgressLimits,
+        horizon_ns: int,
+        seed: int,
+        stamped: bool = True,
+        finish_checksums: bool = False,
+    ) -> None:
+        self.name = name
+        self.frames = frames
+        self.stages = list(stages)
+        self.pool = FrameStack(table, frames.first, frames.count)
+        self.pipeline = Pipeline(
+            stages,
+            table=table.address,
+            pool=self.pool.address,
+            capacity=Capacity(frames.count, horizon_ns),
+            seed=seed,
+            name=name,
+        )
+        self._arena = Arena()
+        record = self._arena.reserve(size_of(Direction))
+        ingress = self._arena.reserve(INGRESS_BYTES * len(receive))
+        egress = self._arena.reserve(EGRESS_BYTES * len(transmit))
+        self.records_bytes = self._arena.size
+        batch = self._arena.reserve(ARRIVAL_BYTES * BATCH)
+        self.records = self._arena.open()
+        self.address = self.records + record
+        self._ingress, self._egress = ingress, egress
+        self._queues = len(transmit)
+
+        direction = self.view = record_view(Direction, self.address)
+        direction.ingress, direction.ingress_count = self.records + ingress, len(receive)
+        direction.egress, direction.egress_count = self.records + egress, len(transmit)
+        direction.run, direction.block = self.pipeline.run, self.pipeline.block
+        direction.exit = self.pipeline.exit_address
+        direction.counters = self.pipeline.block + self.pipeline.counters_offset
+        direction.lateness, direction.owd = self.pipeline.lateness, self.pipeline.owd
+        direction.table, direction.pool = table.address, self.pool.address
+        direction.base, direction.frame_shift = frames.base, frames.shift
+        direction.capacity_frames = frames.capacity
+        direction.max_length, direction.max_frames = limits.max_length, limits.max_frames
+        direction.rx_batch = self.records + batch
+        for number, end in enumerate(receive):
+            queue = record_view(Ingress, self.records + ingress + number * INGRESS_BYTES)
+            queue.rx, queue.fill, queue.fd, queue.kick = end.rx, end.fill, end.fd, int(end.zero_copy)
+            queue.stamped, queue.finish_checksums = int(stamped), int(finish_checksums)
+            queue.head = queue.tail = NIL
+        for number, out in enumerate(transmit):
+            leaving = record_view(Egress, self.records + egress + number * EGRESS_BYTES)
+            leaving.tx, leaving.completion, leaving.fd = out.tx, out.completion, out.fd
+            leaving.zero_copy = int(out.zero_copy)
+
+        self.receive_fds = [end.fd for end in receive]
+
+    def fill_rings(self) -> None:
+        """Put frames into FILL, before the worker starts and traffic comes."""
+        fill_direction(self.address)
+
+    def statistics(self, block: np.ndarray[Any, Any] | None = None) -> Statistics:
+        """The pipeline's numbers, live or from a snapshot."""
+        return self.pipeline.statistics(block)
+
+    def outstanding(self, records: np.ndarray[Any, Any] | None = None) -> int:
+        """Packets in TX or waiting for completion, live or from a snapshot of the records."""
+        base = self.records if records is None else int(records.ctypes.data)
+        return sum(
+            record_view(Egress, base + self._egress + number * EGRESS_BYTES, records).outstanding_packets
+            for number in range(self._queues)
+        )
+
+    def egress(self, number: int = 0) -> Egress:
+        """The live record of an egress queue."""
+        return record_view(Egress, self.records + self._egress + number * EGRESS_BYTES)
+
+    def census(self) -> dict[str, list[int]]:
+        """Every frame of this direction by where it is, found by walking; only while the worker stands still.
+
+        Keys: free, fill, rx, held, tx, completion. FILL and TX are what the kernel has not taken, plus what it has
+        taken and not given back ("kernel") cannot be seen and is missing from all lists.
+        """
+        places: dict[str, list[int]] = {"free": [], "fill": [], "rx": [], "held": [], "tx": [], "completion": []}
+        pool = self.pool.view
+        places["free"] = array_at(pool.frames, max(pool.capacity, 1), np.uint32)[: pool.count].tolist()
+        shift = self.frames.shift
+        for number in range(self.view.ingress_count):
+            queue = record_view(Ingress, self.records + self._ingress + number * INGRESS_BYTES)
+            places["fill"] += [a >> shift for a in _between(queue.fill, 1)]
+            places["rx"] += [a >> shift for a in _between(queue.rx, 2)]
+        for number in range(self._queues):
+            leaving = self.egress(number)
+            places["tx"] += [a >> shift for a in _between(leaving.tx, 2)]
+            places["completion"] += [a >> shift for a in _between(leaving.completion, 1)]
+        return places
+
+    def exit_fifo(self) -> Fifo:
+        """The live exit FIFO."""
+        return self.pipeline.exit
+
+    def close(self) -> None:
+        """Give the memory back; twice is fine. The sockets are somebody else's."""
+        self.pipeline.close()
+        self.pool.close()
+        self._arena.close()
+
+
+def _between(ring_address: int, words: int) -> list[int]:
+    """The addresses in the entries between a ring's two shared indices."""
+    ring = record_view(Ring, ring_address)
+    first = int(array_at(ring.consumer, 1, np.uint32)[0])
+    count = (int(array_at(ring.producer, 1, np.uint32)[0]) - first) & 0xFFFF_FFFF
+    entries = array_at(ring.entries, ring.size * words, np.int64)
+    return [int(entries[((first + n) & ring.mask) * words]) for n in range(count)]

@@ -1,0 +1,307 @@
+"""A direction's pipeline: its stages, compiled into one function, and the memory they live in.
+
+    arrivals -> [passing stages] -> holding stage -> [passing stages] -> holding stage -> ... -> exit FIFO
+
+The function is generated as a module that names the stages' functions, compiled once and cached on disk under a
+hash of everything it depends on. The worker calls it by pointer once a batch:
+
+    run(block, batch, count, until_ns) -> time of the next event
+
+It feeds `count` arrivals, in order of time and none later than `until_ns`, and then advances every holding stage to
+the watermark `until_ns`. Departures land in the exit FIFO with their exact logical times. Live, in simulation and
+in unit tests it is the same function; only who supplies the clock differs.
+
+    the block (one arena)
+    +------+------------------+--------------------+--------------------------+---------+----------+------+
+    | Pipe | parameters now   | parameters to come | state + stream, a stage  | counters| drops    | histograms
+    +------+------------------+--------------------+--------------------------+---------+----------+------+
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from xskit import jit
+from xskit.engine import histogram
+from xskit.engine.fifo import ENTRY_BYTES, Fifo, capacity_for
+from xskit.engine.packets import CAUSES, Counters, give_packet, pool_at
+from xskit.engine.random import Random, seed_stream
+from xskit.engine.source import pipeline_source
+from xskit.engine.stage import Capacity, Stage, StageKind
+from xskit.jit import inlined
+from xskit.memory import I64, Arena, Record, array_at, offset_of, record_at, record_view, size_of
+
+
+class Pipe(Record):
+    """The head of a pipeline's block; every field but the last three is set before it runs."""
+
+    table: I64  # address of the packet table
+    pool: I64  # address of the FramePool
+    exit: I64  # address of the exit FIFO
+    counters: I64
+    watermark_ns: I64  # everything up to here is final
+    parameters_bytes: I64
+    effective_ns: I64  # when the parameters to come take force
+    pending: I64  # 1 while there are parameters to come
+
+
+pipe_at = record_at(Pipe)
+
+PENDING_OFFSET = offset_of(Pipe, "pending")
+PARAMETERS_OFFSET = (size_of(Pipe) + 63) // 64 * 64
+
+
+class Arrival(Record):
+    """One entry of a batch: a packet and when it came."""
+
+    time_ns: I64
+    handle: I64
+    length: I64
+
+
+ARRIVAL_BYTES = size_of(Arrival)
+arrival_at = record_at(Arrival)
+
+
+@inlined
+def free_packet(block: int, handle: int) -> int:
+    """Give a held packet's frames back to the direction's pool; returns how many they were."""
+    pipe = pipe_at(block)
+    return give_packet(pool_at(pipe.pool), pipe.table, handle)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a stage's records lie in the block, as offsets."""
+
+    parameters: int
+    state: int
+    random: int
+
+
+def plan_block(kinds: Sequence[StageKind], arena: Arena) -> tuple[list[Place], int]:
+    """Reserve head, parameters twice, states and streams; returns the places and the bytes of all parameters."""
+    arena.reserve(PARAMETERS_OFFSET)
+    sizes = [(size_of(kind.parameters) + 63) // 64 * 64 for kind in kinds]
+    total = sum(sizes)
+    first = arena.reserve(total) if total else PARAMETERS_OFFSET
+    if total:
+        arena.reserve(total)
+    places = []
+    for kind, size in zip(kinds, sizes, strict=True):
+        places.append(Place(first, arena.reserve(size_of(kind.state)), arena.reserve(size_of(Random))))
+        first += size
+    return places, total
+
+
+def compile_pipeline(kinds: Sequence[StageKind]) -> int:
+    """The address of the run function for these kinds of stages in this order; from the cache where it can be."""
+    places, parameters_bytes = plan_block(kinds, Arena())
+    text = pipeline_source(kinds, places, parameters_bytes)
+    return jit.function_pointer(_import_generated(text).run)
+
+
+def _import_generated(text: str) -> ModuleType:
+    """Write the module beside the compiled code, so that its own entry in Numba's cache is found again."""
+    name = f"xskit_pipeline_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    path = jit.cache_folder() / f"{name}.py"
+    if not path.exists():
+        draft = path.with_suffix(f".{os.getpid()}")
+        draft.write_text(text)
+        draft.rename(path)
+    return _import_file(name, path)
+
+
+def _import_file(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class Pipeline:
+    """The stages of one direction with their memory.
+
+    Args:
+        stages: in the order in which packets meet them.
+        table: address of the packet table.
+        pool: address of the direction's FramePool.
+        capacity: packets that can be inside at once, and the longest that one is held.
+        seed: of the run; each stage draws from a stream of its own, named by `name`, its kind and its place.
+        name: of the link and direction.
+
+    Attributes:
+        block: address of the block, the first argument of `run`.
+        run: address of the compiled function.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        *,
+        table: int,
+        pool: int,
+        capacity: Capacity,
+        seed: int = 0,
+        name: str = "",
+    ) -> None:
+        self.kinds = [stage.kind for stage in stages]
+        self.capacity = capacity
+        self._arena = Arena()
+        self._places, self._parameters_bytes = plan_block(self.kinds, self._arena)
+        exit_offset = self._arena.reserve(size_of(Fifo))
+        counters = self._arena.reserve(size_of(Counters))
+        drops = self._arena.reserve(CAUSES * 16)
+        lateness = self._arena.reserve(histogram.BYTES)
+        owd = self._arena.reserve(histogram.BYTES)
+        self.statistics_bytes = self._arena.size
+        sizes = [kind.memory(capacity) for kind in self.kinds]
+        memories = [self._arena.reserve(size) if size else 0 for size in sizes]
+        entries = capacity_for(capacity.packets)
+        exit_entries = self._arena.reserve(entries * ENTRY_BYTES)
+
+        self.block = self._arena.open()
+        self.counters_offset, self._drops_offset = counters, drops
+        self._lateness_offset, self._owd_offset = lateness, owd
+        self._fill_pipe(table, pool, self.block + exit_offset)
+        exit_fifo = record_view(Fifo, self.block + exit_offset)
+        exit_fifo.entries, exit_fifo.mask = self.block + exit_entries, entries - 1
+        for number, (kind, place, memory) in enumerate(zip(self.kinds, self._places, memories, strict=True)):
+            kind.prepare(record_view(kind.state, self.block + place.state), self.block + memory, capacity)
+            stream = record_view(Random, self.block + place.random)
+            seed_stream(stream, seed, name, kind.name, str(number))
+        for stage, place in zip(stages, self._places, strict=True):
+            self._write(stage.kind, place.parameters, stage.parameters())
+        self.run = compile_pipeline(self.kinds)
+
+    def _fill_pipe(self, table: int, pool: int, exit_address: int) -> None:
+        pipe = record_view(Pipe, self.block)
+        pipe.table, pipe.pool, pipe.exit = table, pool, exit_address
+        pipe.counters = self.block + self.counters_offset
+        pipe.parameters_bytes = self._parameters_bytes
+        self.counters.drops = self.block + self._drops_offset
+
+    def _write(self, kind: StageKind, offset: int, values: Mapping[str, int | float]) -> None:
+        view = record_view(kind.parameters, self.block + offset)
+        for field, value in values.items():
+            setattr(view, field, value)
+
+    @property
+    def counters(self) -> Counters:
+        """The live counters; the worker writes them."""
+        return record_view(Counters, self.block + self.counters_offset)
+
+    @property
+    def exit(self) -> Fifo:
+        """The live exit FIFO."""
+        return record_view(Fifo, self.exit_address)
+
+    @property
+    def exit_address(self) -> int:
+        """Address of the exit FIFO."""
+        return record_view(Pipe, self.block).exit
+
+    @property
+    def lateness(self) -> int:
+        """Address of the lateness histogram."""
+        return self.block + self._lateness_offset
+
+    @property
+    def owd(self) -> int:
+        """Address of the histogram of achieved one-way delays."""
+        return self.block + self._owd_offset
+
+    @property
+    def watermark_ns(self) -> int:
+        """The logical time up to which this pipeline is final."""
+        return record_view(Pipe, self.block).watermark_ns
+
+    def statistics(self, copy: np.ndarray[Any, Any] | None = None) -> Statistics:
+        """The numbers of this pipeline, from a copy of the block's first `statistics_bytes` or from the block."""
+        address = self.block if copy is None else int(copy.ctypes.data)
+        return Statistics(self, address, copy)
+
+    # -- updates ---------------------------------------------------------------------------------------------------
+
+    @property
+    def pending(self) -> bool:
+        """True while an update waits for its time."""
+        return jit.load_word(self.block + PENDING_OFFSET) != 0
+
+    def stage_update(self, stages: Sequence[Stage], effective_ns: int) -> None:
+        """Lay out a whole new set of parameters that takes force at a logical time.
+
+        The kinds must be those the pipeline was made with, and no other update may be pending. What is in flight
+        stays where it is.
+        """
+        assert [stage.kind for stage in stages] == self.kinds, "an update cannot change the kinds of stages"
+        assert not self.pending, "an update is pending already"
+        for stage, place in zip(stages, self._places, strict=True):
+            self._write(stage.kind, place.parameters + self._parameters_bytes, stage.parameters())
+        record_view(Pipe, self.block).effective_ns = effective_ns
+        jit.store_word(self.block + PENDING_OFFSET, 1)
+
+    def close(self) -> None:
+        """Give the memory back; twice is fine."""
+        self._arena.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Statistics:
+    """The numbers of one pipeline at one moment: counters, drops, stages, histograms."""
+
+    def __init__(self, pipeline: Pipeline, address: int, keep: object) -> None:
+        self._pipeline = pipeline
+        self._address = address
+        self._keep = keep
+        self.counters = record_view(Counters, address + pipeline.counters_offset, keep)
+
+    def dropped(self) -> list[tuple[int, int]]:
+        """(packets, bytes) by drop cause number."""
+        pairs = self._array(self._pipeline._drops_offset, 2 * CAUSES).tolist()
+        return list(zip(pairs[::2], pairs[1::2], strict=True))
+
+    def stage_state(self, number: int) -> Any:
+        """The state record of a stage."""
+        place = self._pipeline._places[number]
+        return record_view(self._pipeline.kinds[number].state, self._address + place.state, self._keep)
+
+    def lateness(self) -> np.ndarray[Any, Any]:
+        """Counts of the lateness histogram."""
+        return self._array(self._pipeline._lateness_offset, histogram.BUCKETS)
+
+    def owd(self) -> np.ndarray[Any, Any]:
+        """Counts of the histogram of achieved one-way delays."""
+        return self._array(self._pipeline._owd_offset, histogram.BUCKETS)
+
+    def held(self) -> int:
+        """Packets in the stores: found by walking the stages and the exit, not by subtraction."""
+        stages = sum(self.stage_state(n).packets for n, kind in enumerate(self._pipeline.kinds) if kind.holding)
+        exit_offset = self._pipeline.exit_address - self._pipeline.block
+        leaving = record_view(Fifo, self._address + exit_offset, self._keep)
+        return int(stages) + leaving.tail - leaving.head
+
+    def _array(self, offset: int, count: int) -> np.ndarray[Any, Any]:
+        return array_at(self._address + offset, count, np.int64).copy()

@@ -1,0 +1,117 @@
+"""The records of the loop: what a worker knows of its directions, and a direction of its queues.
+
+    Worker --> Direction --> Queue (ingress): RX and FILL of each queue of the port the packets come from
+                         \\-> Queue (egress):  TX and COMPLETION of each queue of the port they leave by
+
+A worker owns ring ends, never whole ports. Each direction has frames of its own, which go round
+
+    FILL -> RX -> pipeline -> TX -> COMPLETION -> pool -> FILL
+
+under one worker, so no lock and no hand-over between workers is needed, however directions are spread over them.
+"""
+
+from __future__ import annotations
+
+from xskit.memory import I64, Record, record_at
+
+
+class Ingress(Record):
+    """One receive queue."""
+
+    rx: I64  # address of a Ring
+    fill: I64  # address of a Ring
+    fd: I64
+    kick: I64  # 1: obey FILL's need_wakeup (zero copy)
+    stamped: I64  # 1: the program leaves its arrival stamp in the 8 bytes before the packet
+    finish_checksums: I64  # 1: partial checksums may come in
+    head: I64  # a packet of several frames that is not complete yet: handle, or NIL
+    tail: I64
+
+
+class Egress(Record):
+    """One transmit queue."""
+
+    tx: I64  # address of a Ring
+    completion: I64  # address of a Ring
+    fd: I64
+    zero_copy: I64  # 1: sendto only wakes the driver
+    outstanding: I64  # frames that the kernel has not completed
+    outstanding_packets: I64
+    down: I64  # errno while the port cannot send, else 0
+    progress_ns: I64  # when a completion came last while some were awaited; 0 when none are
+    retry_ns: I64  # when to kick again what the kernel left in TX
+    kicks: I64
+
+
+class Direction(Record):
+    """One direction of a link."""
+
+    ingress: I64  # address of Ingress records
+    ingress_count: I64
+    egress: I64  # address of Egress records
+    egress_count: I64
+    run: I64  # address of the pipeline's function
+    block: I64  # address of the pipeline's block
+    exit: I64  # address of the exit FIFO
+    counters: I64
+    lateness: I64  # address of a histogram
+    owd: I64  # address of a histogram
+    table: I64  # address of the packet table
+    pool: I64
+    base: I64  # address of UMEM offset 0
+    frame_shift: I64
+    capacity_frames: I64  # frames that may be inside; the others are for FILL
+    max_length: I64  # the longest packet that the egress port sends
+    max_frames: I64  # the most frames that a packet may have on TX
+    next_ns: I64  # the pipeline's next event
+    turn: I64  # egress queue whose turn it is
+    rx_batch: I64  # address of BATCH Arrival records
+    rotate: I64  # ingress queue that is read first
+
+
+class Worker(Record):
+    """A thread in the loop."""
+
+    directions: I64  # address of addresses of Direction records
+    direction_count: I64
+    stop: I64  # set by anyone: leave the loop
+    control: I64  # bits set by anyone: PIPELINES, SNAPSHOT; cleared when done
+    spin: I64  # 1: never sleep
+    descriptors: I64  # address of pollfd entries: a wake-up eventfd, then the receive sockets
+    descriptor_count: I64
+    scratch: I64  # address of 16 bytes for timespec
+    copies: I64  # address of (from, to, bytes) triples: what a snapshot copies
+    copy_count: I64
+    loops: I64
+    busy: I64  # loops that found something to do
+    sleeps: I64
+    host_stalls: I64  # gaps in which the loop did not run though it wanted to
+    stall_ns: I64  # their total
+    longest_stall_ns: I64
+    busy_ns: I64
+    started_ns: I64
+    stopped_ns: I64
+    last_busy_ns: I64
+
+
+ingress_at = record_at(Ingress)
+egress_at = record_at(Egress)
+direction_at = record_at(Direction)
+worker_at = record_at(Worker)
+
+PIPELINES = 1
+"""Control bit: run every pipeline, so that an update on an idle link takes force."""
+SNAPSHOT = 2
+"""Control bit: copy the statistics for a reader."""
+
+BATCH = 64
+"""Packets received, and sent, in one go."""
+
+STALL_NS = 1_000_000
+"""A gap of more than this between two looks at the clock, without sleeping, is the host's doing."""
+
+SPIN_BEFORE_NS = 150_000
+"""Sleep ends this long before the next departure: a sleep overshoots by some 40 us, rarely by 100."""
+SPIN_AFTER_NS = 50_000
+"""Do not sleep until nothing happened for this long."""
+LONGEST_SLEEP_NS = 1_000_000_000

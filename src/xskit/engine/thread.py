@@ -1,0 +1,229 @@
+"""A worker from Python: a thread that sits in the compiled loop without the GIL, and how others talk to it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xskit.engine.live import LiveDirection
+from xskit.engine.pipeline import Statistics
+from xskit.engine.records import PIPELINES, SNAPSHOT, Worker
+from xskit.engine.stage import Stage
+from xskit.engine.worker import CONTROL, STOP, run_worker
+from xskit.jit import load_word, store_word
+from xskit.memory import Arena, Region, array_at, record_view, size_of
+
+_FOR_EVER = 1 << 62
+_POLLIN = 1
+_PR_SET_TIMERSLACK = 29
+_NICE = -19
+_ANSWER_SECONDS = 2.0
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class WorkerFacts:
+    """What a worker did so far."""
+
+    cpu: int | None
+    spin: bool
+    loops: int
+    busy: int
+    sleeps: int
+    host_stalls: int
+    stall_ns: int
+    longest_stall_ns: int
+    busy_ns: int
+    elapsed_ns: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The numbers of all directions of one worker at one moment."""
+
+    worker: WorkerFacts
+    statistics: list[Statistics]
+    outstanding: list[int]
+
+
+class WorkerThread:
+    """Runs directions until stopped.
+
+    Args:
+        directions: their ring ends belong to this worker alone.
+        cpu: to pin the thread to; None leaves it to the scheduler.
+        spin: never sleep, at the price of a whole CPU.
+    """
+
+    def __init__(self, directions: Sequence[LiveDirection], *, cpu: int | None = None, spin: bool = False) -> None:
+        self.directions = list(directions)
+        self.cpu = cpu
+        self.spin = spin
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+        self._eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        sockets = [end for direction in self.directions for end in direction.receive_fds]
+        self._arena = Arena()
+        record = self._arena.reserve(size_of(Worker))
+        addresses = self._arena.reserve(8 * len(self.directions))
+        descriptors = self._arena.reserve(8 * (1 + len(sockets)))
+        scratch = self._arena.reserve(16)
+        spans = [
+            span
+            for direction in self.directions
+            for span in (
+                (direction.pipeline.block, direction.pipeline.statistics_bytes),
+                (direction.records, direction.records_bytes),
+            )
+        ]
+        copies = self._arena.reserve(24 * (len(spans) + 1))
+        base = self._arena.open()
+        self.address = base + record
+        spans.append((self.address, size_of(Worker)))
+        self._shadow = Region(sum(size for _, size in spans))
+
+        worker = self.view = record_view(Worker, self.address)
+        worker.directions, worker.direction_count = base + addresses, len(self.directions)
+        array_at(base + addresses, max(len(self.directions), 1), np.int64)[: len(self.directions)] = [
+            direction.address for direction in self.directions
+        ]
+        worker.descriptors, worker.descriptor_count = base + descriptors, 1 + len(sockets)
+        polled = array_at(base + descriptors, 1 + len(sockets), [("fd", "i4"), ("events", "i2"), ("revents", "i2")])
+        polled["fd"] = [self._eventfd, *sockets]
+        polled["events"] = _POLLIN
+        worker.scratch = base + scratch
+        worker.spin = int(spin)
+        worker.copies, worker.copy_count = base + copies, len(spans)
+        triples = array_at(base + copies, 3 * len(spans), np.int64).reshape(-1, 3)
+        self._copies: list[np.ndarray[Any, Any]] = []
+        offset = 0
+        for row, (origin, size) in enumerate(spans):
+            triples[row] = (origin, self._shadow.address + offset, size)
+            self._copies.append(array_at(self._shadow.address + offset, size, np.uint8))
+            offset += size
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    @property
+    def running(self) -> bool:
+        """True while the thread is in the loop."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        """Enter the loop in a thread of its own."""
+        assert self._thread is None, "a worker starts once"
+        run_worker(self.address, 0)
+        for direction in self.directions:
+            direction.fill_rings()
+        self._thread = threading.Thread(target=self._run, name="xskit-worker", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            if self.cpu is not None:
+                os.sched_setaffinity(0, {self.cpu})
+            _libc.prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
+            with contextlib.suppress(PermissionError):
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+            run_worker(self.address, _FOR_EVER)
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    def run_rounds(self, rounds: int) -> int:
+        """Run the loop here and now, for tests and benchmarks; returns the rounds run."""
+        assert not self.running
+        return int(run_worker(self.address, rounds))
+
+    def stop(self) -> None:
+        """Leave the loop and wait until the thread has; twice is fine."""
+        if self.running:
+            store_word(self.address + STOP, 1)
+            self._wake()
+            assert self._thread is not None
+            self._thread.join()
+
+    def close(self) -> None:
+        """Stop, and give the worker's own memory back; the directions are somebody else's."""
+        self.stop()
+        if self._eventfd >= 0:
+            os.close(self._eventfd)
+            self._eventfd = -1
+        self._arena.close()
+        self._shadow.close()
+
+    # -- talking to it ---------------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_write(self._eventfd, 1)
+
+    def _ask(self, bits: int) -> bool:
+        """Set control bits and wait until the worker has obeyed; False when it does not run."""
+        if not self.running:
+            return False
+        store_word(self.address + CONTROL, bits)
+        self._wake()
+        try:
+            deadline = time.monotonic() + _ANSWER_SECONDS
+            while load_word(self.address + CONTROL) != 0:
+                if not self.running or time.monotonic() > deadline:
+                    store_word(self.address + CONTROL, 0)
+                    return False
+                time.sleep(0.0001)
+        finally:
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self._eventfd)
+        return True
+
+    def snapshot(self) -> Snapshot:
+        """The numbers of all directions at one moment between two turns of the loop."""
+        with self._lock:
+            if not self._ask(SNAPSHOT):
+                triples = array_at(self.view.copies, 3 * self.view.copy_count, np.int64).reshape(-1, 3)
+                for origin, target, size in triples.tolist():
+                    ctypes.memmove(target, origin, size)
+            copies = [copy.copy() for copy in self._copies]
+        worker = record_view(Worker, int(copies[-1].ctypes.data), copies[-1])
+        return Snapshot(
+            worker=self._facts(worker),
+            statistics=[d.statistics(copies[2 * n]) for n, d in enumerate(self.directions)],
+            outstanding=[d.outstanding(copies[2 * n + 1]) for n, d in enumerate(self.directions)],
+        )
+
+    def _facts(self, worker: Worker) -> WorkerFacts:
+        ended = worker.stopped_ns or time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        return WorkerFacts(
+            cpu=self.cpu,
+            spin=self.spin,
+            loops=worker.loops,
+            busy=worker.busy,
+            sleeps=worker.sleeps,
+            host_stalls=worker.host_stalls,
+            stall_ns=worker.stall_ns,
+            longest_stall_ns=worker.longest_stall_ns,
+            busy_ns=worker.busy_ns,
+            elapsed_ns=ended - worker.started_ns if worker.started_ns else 0,
+        )
+
+    def update(self, direction: LiveDirection, stages: Sequence[Stage], effective_ns: int) -> None:
+        """New parameters for a direction from a logical time on; returns when they are in force, or wait for it.
+
+        One update may wait for its time; another one waits until that has come.
+        """
+        with self._lock:
+            while direction.pipeline.pending and self.running:
+                time.sleep(0.0005)
+            direction.pipeline.stage_update(stages, effective_ns)
+            direction.stages = list(stages)
+            self._ask(PIPELINES)

@@ -1,0 +1,221 @@
+"""From the exit FIFO into TX, past the kernel, and home through COMPLETION.
+
+What sendto says in copy mode (net/xdp/xsk.c, __xsk_generic_xmit; measured on 6.18):
+
+    0        sent, or it met a descriptor that it threw out: look whether TX is empty, call again if not
+    EAGAIN   its budget is used up, or COMPLETION is full: reap, call again
+    EBUSY    exactly one packet, the last one consumed, was refused; it is completed all the same
+    ENETDOWN the port is down: what lies in TX stays there until it is up
+    ENXIO    the port is gone
+
+In zero copy sendto only wakes the driver, and only when TX says need_wakeup.
+"""
+
+from __future__ import annotations
+
+from xskit.engine.clock import EAGAIN, EBUSY, ENETDOWN, ENODEV, ENXIO, kick_transmit, read_clock
+from xskit.engine.fifo import Fifo, drop_head, fifo_at, head_packet
+from xskit.engine.fifo import count as fifo_count
+from xskit.engine.histogram import add
+from xskit.engine.packets import (
+    LAST,
+    NIL,
+    REFUSED,
+    DropCause,
+    count_drop,
+    counters_at,
+    give_frame,
+    give_packet,
+    move,
+    packet_line,
+    pool_at,
+)
+from xskit.engine.records import BATCH, Direction, Egress, egress_at
+from xskit.jit import as_i64, i64, inlined
+from xskit.memory import size_of
+from xskit.xsk.rings import (
+    INDEX_MASK,
+    Ring,
+    available,
+    needs_wakeup,
+    publish,
+    read_address,
+    release,
+    ring_at,
+    room,
+    unconsumed,
+    write_descriptor,
+)
+
+EGRESS_BYTES = size_of(Egress)
+TX_REFUSED = int(DropCause.TX_REFUSED)
+PORT_DOWN = int(DropCause.PORT_DOWN)
+KICKS = 4096
+"""System calls for one batch at most; more would mean that the kernel makes no progress."""
+
+RETRY_NS = 100_000
+"""How long a queue is left alone between two kicks that brought nothing."""
+
+
+@inlined
+def transmit(direction: Direction, scratch: int) -> int:
+    """Send what is in the exit FIFO, one batch at most; returns how many packets were taken out."""
+    exit_fifo = fifo_at(direction.exit)
+    waiting = min(fifo_count(exit_fifo), BATCH)
+    if waiting == 0:
+        return 0
+    egress = egress_at(direction.egress + direction.turn * EGRESS_BYTES)
+    direction.turn += 1
+    if direction.turn == direction.egress_count:
+        direction.turn = 0
+    if egress.down:
+        return discard_due(direction, waiting)
+    tx = ring_at(egress.tx)
+    first = exit_fifo.head
+    descriptors = i64(0)
+    taken = 0
+    free = room(tx, BATCH * direction.max_frames)
+    while taken < waiting:
+        handle = head_packet(exit_fifo) & 0xFFFF_FFFF
+        frames = i64(packet_line(direction.table, handle).frames)
+        if descriptors + frames > free:
+            break
+        descriptors = write_packet(direction, tx, descriptors, handle)
+        drop_head(exit_fifo)
+        taken += 1
+    if taken == 0:
+        return 0
+    egress.outstanding += descriptors
+    egress.outstanding_packets += taken
+    publish(tx, descriptors)
+    kick(direction, egress)
+    record_times(direction, exit_fifo, first, taken, read_clock(scratch))
+    return taken
+
+
+@inlined
+def write_packet(direction: Direction, tx: Ring, descriptors: int, handle: int) -> int:
+    """Write a packet's descriptors behind the `descriptors` already written; returns the new number."""
+    pool = pool_at(direction.pool)
+    frame = handle
+    while frame != NIL:
+        part = packet_line(direction.table, frame)
+        following = i64(part.fragment)
+        part.owner = handle
+        part.state = LAST if following == NIL else 0
+        options = 0 if following == NIL else 1
+        write_descriptor(tx, descriptors, part.address - direction.base, part.span, options)
+        move(pool, frame, 2, 3)
+        descriptors += 1
+        frame = following
+    return descriptors
+
+
+@inlined
+def record_times(direction: Direction, exit_fifo: Fifo, first: int, taken: int, now_ns: int) -> None:
+    """After sendto returned: how late each packet is, and how long it was inside."""
+    for position in range(first, first + taken):
+        entry = as_i64(exit_fifo.entries + ((position & exit_fifo.mask) << 4))
+        add(direction.lateness, now_ns - entry[0])
+        packet = packet_line(direction.table, entry[1] & 0xFFFF_FFFF)
+        add(direction.owd, now_ns - packet.arrived_ns)
+
+
+@inlined
+def discard_due(direction: Direction, waiting: int) -> int:
+    """The port cannot send: what is due is lost, as it would be on a cable pulled out."""
+    exit_fifo = fifo_at(direction.exit)
+    counters = counters_at(direction.counters)
+    for _ in range(waiting):
+        packet = head_packet(exit_fifo)
+        drop_head(exit_fifo)
+        count_drop(counters, PORT_DOWN, packet >> 32)
+        counters.in_flight_frames -= give_packet(pool_at(direction.pool), direction.table, packet & 0xFFFF_FFFF)
+    return waiting
+
+
+@inlined
+def kick(direction: Direction, egress: Egress) -> None:
+    """Make the kernel take what lies in TX; what it leaves there is kicked again by `collect`."""
+    tx = ring_at(egress.tx)
+    egress.down = 0
+    for _ in range(KICKS):
+        left = unconsumed(tx)
+        if left == 0 or not needs_wakeup(tx):
+            return
+        code = kick_transmit(egress.fd)
+        egress.kicks += 1
+        if code in (ENETDOWN, ENXIO, ENODEV):
+            egress.down = code
+            return
+        if egress.zero_copy:
+            return
+        if code == EBUSY:
+            mark_refused(direction, egress)
+        elif code == EAGAIN:
+            reap(direction, egress)
+        if unconsumed(tx) == left:
+            return
+
+
+@inlined
+def collect(direction: Direction, now_ns: int) -> int:
+    """Reap every egress queue, and kick where the kernel left something in TX; returns how many frames came home."""
+    done = 0
+    for number in range(direction.egress_count):
+        egress = egress_at(direction.egress + number * EGRESS_BYTES)
+        if egress.outstanding > 0:
+            frames = reap(direction, egress)
+            done += frames
+            if frames > 0 or egress.progress_ns == 0:
+                egress.progress_ns = now_ns
+            if egress.outstanding > 0 and now_ns >= egress.retry_ns:
+                egress.retry_ns = now_ns + RETRY_NS
+                kick(direction, egress)
+        else:
+            egress.progress_ns = 0
+    return done
+
+
+@inlined
+def mark_refused(direction: Direction, egress: Egress) -> None:
+    """The packet whose last descriptor was just consumed was not sent."""
+    tx = ring_at(egress.tx)
+    unconsumed(tx)
+    position = (tx.remote - 1) & INDEX_MASK
+    address = as_i64(tx.entries + ((position & tx.mask) << 4))[0]
+    frame = address >> direction.frame_shift
+    packet = packet_line(direction.table, i64(packet_line(direction.table, frame).owner))
+    packet.state |= REFUSED
+
+
+@inlined
+def reap(direction: Direction, egress: Egress) -> int:
+    """Take completed frames home; a packet is sent when its last frame is. Returns how many frames came."""
+    completion = ring_at(egress.completion)
+    done = available(completion, egress.outstanding)
+    if done == 0:
+        return 0
+    counters = counters_at(direction.counters)
+    pool = pool_at(direction.pool)
+    table = direction.table
+    for number in range(done):
+        frame = read_address(completion, number) >> direction.frame_shift
+        part = packet_line(table, frame)
+        if part.state & LAST:
+            packet = packet_line(table, i64(part.owner))
+            length = i64(packet.length)
+            egress.outstanding_packets -= 1
+            if packet.state & REFUSED:
+                count_drop(counters, TX_REFUSED, length)
+            else:
+                counters.sent += 1
+                counters.sent_bytes += length
+                counters.in_flight -= 1
+                counters.in_flight_bytes -= length
+        move(pool, frame, 3, 0)
+        give_frame(pool, frame)
+    counters.in_flight_frames -= done
+    egress.outstanding -= done
+    release(completion, done)
+    return done

@@ -1,0 +1,160 @@
+"""A pipeline in virtual time: packets without a kernel, a clock that the caller moves.
+
+The same compiled function as in a live run; used by tests, by simulation and by benchmarks of the engine alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from xskit import jit
+from xskit.engine.fifo import Fifo, drop_head, fifo_at, head_packet, head_time
+from xskit.engine.frames import FrameStack, PacketTable
+from xskit.engine.packets import counters_at, give_packet, packet_line, pool_at, take_frame
+from xskit.engine.pipeline import ARRIVAL_BYTES, Pipeline, arrival_at, pipe_at
+from xskit.engine.stage import Capacity, Stage
+from xskit.jit import as_i64, call_pointer, compiled, inlined
+from xskit.memory import Region
+
+
+class Departure(NamedTuple):
+    """A packet that came out: its number in order of arrival, its logical time and its length."""
+
+    number: int
+    time_ns: int
+    length: int
+
+
+class VirtualPipeline:
+    """Feed arrivals, advance the watermark, read departures.
+
+    Args:
+        stages: in the order in which packets meet them.
+        packets: that can be inside at once.
+        horizon_ns: the longest a packet may be held.
+        seed, name: of the random streams.
+    """
+
+    def __init__(
+        self, stages: Sequence[Stage], *, packets: int = 4096, horizon_ns: int = 0, seed: int = 0, name: str = ""
+    ) -> None:
+        self.table = PacketTable(packets, debug=True)
+        self.pool = FrameStack(self.table, 0, packets)
+        self.pipeline = Pipeline(
+            stages,
+            table=self.table.address,
+            pool=self.pool.address,
+            capacity=Capacity(packets, horizon_ns),
+            seed=seed,
+            name=name,
+        )
+        self.next_ns = 0
+        self._number = 0
+        self._room = 256
+        self._memory = Region(self._room * (ARRIVAL_BYTES + 24))
+
+    def run(self, arrivals: Iterable[tuple[int, int]], until_ns: int) -> list[Departure]:
+        """Feed (time_ns, length) in order of time, advance to `until_ns`, and take out what has left by then."""
+        departures: list[Departure] = []
+        batch: list[tuple[int, int]] = []
+        for arrival in arrivals:
+            batch.append(arrival)
+            if len(batch) == self._room:
+                departures += self._batch(batch, batch[-1][0])
+                batch.clear()
+        return departures + self._batch(batch, until_ns)
+
+    def _batch(self, batch: Sequence[tuple[int, int]], until_ns: int) -> list[Departure]:
+        memory = self._memory.address
+        inputs = self._memory.array(self._room * 3, np.int64).reshape(-1, 3)
+        for row, (time_ns, length) in enumerate(batch):
+            inputs[row] = (time_ns, self._number, length)
+            self._number += 1
+        self.next_ns = feed(self.pipeline.run, self.pipeline.block, memory, len(batch), until_ns)
+        results = memory + self._room * ARRIVAL_BYTES
+        found: list[Departure] = []
+        while True:
+            count = drain(self.pipeline.block, results, self._room)
+            rows: Any = self._memory.array(count * 3, np.int64, offset=results - memory).reshape(-1, 3).tolist()
+            found += [Departure(number, time_ns, length) for time_ns, number, length in rows]
+            if count < self._room:
+                return found
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.pipeline.close()
+        self.pool.close()
+        self.table.close()
+        self._memory.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@compiled("int64(int64, int64, int64, int64, int64)")
+def feed(run: int, block: int, batch: int, count: int, until_ns: int) -> int:
+    """Give packets the frames they need, count them in, and run the pipeline; returns its next event.
+
+    Entries of the batch carry the packet's number where a live batch carries its handle.
+    """
+    pipe = pipe_at(block)
+    pool = pool_at(pipe.pool)
+    counters = counters_at(pipe.counters)
+    for row in range(count):
+        arrival = arrival_at(batch + row * ARRIVAL_BYTES)
+        handle = take_frame(pool)
+        if pool.owners:
+            jit.as_u8(pool.owners)[handle] = 2
+        packet = packet_line(pipe.table, handle)
+        packet.address = arrival.handle
+        packet.arrived_ns = arrival.time_ns
+        packet.length = arrival.length
+        packet.frames = 1
+        packet.fragment = 0xFFFF_FFFF
+        counters.received += 1
+        counters.received_bytes += arrival.length
+        counters.in_flight += 1
+        counters.in_flight_bytes += arrival.length
+        counters.in_flight_frames += 1
+        arrival.handle = handle
+    return call_pointer(run, block, batch, count, until_ns)
+
+
+@inlined
+def _leave(block: int, exit_fifo: Fifo) -> int:
+    """Take the first packet of the exit FIFO out, as sent; returns its number."""
+    pipe = pipe_at(block)
+    counters = counters_at(pipe.counters)
+    entry = head_packet(exit_fifo)
+    drop_head(exit_fifo)
+    handle = entry & 0xFFFF_FFFF
+    number = packet_line(pipe.table, handle).address
+    counters.sent += 1
+    counters.sent_bytes += entry >> 32
+    counters.in_flight -= 1
+    counters.in_flight_bytes -= entry >> 32
+    counters.in_flight_frames -= give_packet(pool_at(pipe.pool), pipe.table, handle)
+    return number
+
+
+@compiled("int64(int64, int64, int64)")
+def drain(block: int, results: int, room: int) -> int:
+    """Write up to `room` departures as (time_ns, number, length); returns how many."""
+    exit_fifo = fifo_at(pipe_at(block).exit)
+    count = 0
+    rows = as_i64(results)
+    while count < room and exit_fifo.head != exit_fifo.tail:
+        rows[3 * count] = head_time(exit_fifo)
+        rows[3 * count + 2] = head_packet(exit_fifo) >> 32
+        rows[3 * count + 1] = _leave(block, exit_fifo)
+        count += 1
+    return count

@@ -1,0 +1,171 @@
+"""The loop: receive, pipeline, release what is due, kick, reap, refill. Compiled once, for every pipeline.
+
+    for each direction:   RX -> batch -> run(pipeline) -> exit FIFO -> TX -> kick -> COMPLETION -> FILL
+    then                  control bits, conservation, and wait: spin, or sleep until shortly before the next departure
+
+It allocates nothing, takes no lock and touches no Python object. Others set the stop word or control bits, and wake
+it by the eventfd that it polls.
+"""
+
+from __future__ import annotations
+
+from xskit.engine.clock import read_clock, wait
+from xskit.engine.fifo import count, fifo_at
+from xskit.engine.packets import INFINITE_NS, counters_at
+from xskit.engine.receive import INGRESS_BYTES, receive, refill, stamp
+from xskit.engine.records import (
+    LONGEST_SLEEP_NS,
+    PIPELINES,
+    SNAPSHOT,
+    SPIN_AFTER_NS,
+    SPIN_BEFORE_NS,
+    STALL_NS,
+    Direction,
+    Worker,
+    direction_at,
+    egress_at,
+    ingress_at,
+    worker_at,
+)
+from xskit.engine.transmit import EGRESS_BYTES, RETRY_NS, collect, transmit
+from xskit.jit import (
+    as_i64,
+    call_pointer,
+    compiled,
+    i64,
+    inlined,
+    load_acquire64,
+    store_release64,
+)
+from xskit.memory import offset_of
+
+STOP = offset_of(Worker, "stop")
+CONTROL = offset_of(Worker, "control")
+
+
+@inlined
+def gather(direction: Direction) -> int:
+    """Fill the batch from all ingress queues, each in its turn first."""
+    entries = i64(0)
+    queue = direction.rotate
+    for _ in range(direction.ingress_count):
+        entries = receive(direction, entries, ingress_at(direction.ingress + queue * INGRESS_BYTES))
+        queue += 1
+        if queue == direction.ingress_count:
+            queue = 0
+    direction.rotate += 1
+    if direction.rotate == direction.ingress_count:
+        direction.rotate = 0
+    return entries
+
+
+@inlined
+def turn(direction: Direction, control: int, scratch: int) -> int:
+    """One turn of a direction; returns how much was done."""
+    entries = gather(direction)
+    now_ns = read_clock(scratch)
+    if entries > 0:
+        stamp(direction, entries, now_ns)
+    ran = entries > 0 or now_ns >= direction.next_ns or control != 0
+    if ran:
+        direction.next_ns = call_pointer(direction.run, direction.block, direction.rx_batch, entries, now_ns)
+        counters_at(direction.counters).clock_ns = now_ns
+    sent = transmit(direction, scratch)
+    reaped = collect(direction, now_ns)
+    if ran or reaped > 0:
+        refill(direction)
+    return entries + sent + reaped
+
+
+@inlined
+def next_departure(worker: Worker) -> int:
+    """The earliest event of all directions; 0 when something is waiting already."""
+    earliest = INFINITE_NS
+    directions = as_i64(worker.directions)
+    for number in range(worker.direction_count):
+        direction = direction_at(directions[number])
+        if count(fifo_at(direction.exit)) > 0:
+            return 0
+        earliest = min(earliest, direction.next_ns)
+    return earliest
+
+
+@inlined
+def waiting_for_completion(worker: Worker) -> bool:
+    """A zero-copy driver has yet to give frames back, which no poll of ours would tell."""
+    directions = as_i64(worker.directions)
+    for number in range(worker.direction_count):
+        direction = direction_at(directions[number])
+        for queue in range(direction.egress_count):
+            egress = egress_at(direction.egress + queue * EGRESS_BYTES)
+            if egress.outstanding > 0:
+                return True
+    return False
+
+
+@inlined
+def take_snapshot(worker: Worker) -> None:
+    """Copy the statistics to where a reader finds them whole."""
+    triples = as_i64(worker.copies)
+    for number in range(worker.copy_count):
+        origin = as_i64(triples[3 * number])
+        target = as_i64(triples[3 * number + 1])
+        for word in range(triples[3 * number + 2] >> 3):
+            target[word] = origin[word]
+
+
+@inlined
+def obey(worker: Worker, address: int, control: int) -> None:
+    """Do what the control bits ask for, then clear them: that is the answer."""
+    if control & SNAPSHOT:
+        take_snapshot(worker)
+    store_release64(address + CONTROL, 0)
+
+
+@compiled("int64(int64, int64)")
+def run_worker(address: int, rounds: int) -> int:
+    """The loop of the Worker record at an address, until its stop word is set or `rounds` rounds are over.
+
+    Returns the number of rounds. `rounds` 0 does nothing: it makes sure that the loop is compiled.
+    """
+    worker = worker_at(address)
+    if rounds == 0:
+        return 0
+    directions = as_i64(worker.directions)
+    scratch = worker.scratch
+    last_ns = read_clock(scratch)
+    worker.started_ns = last_ns
+    worker.last_busy_ns = last_ns
+    done = 0
+    while done < rounds and load_acquire64(address + STOP) == 0:
+        done += 1
+        control = load_acquire64(address + CONTROL)
+        work = 0
+        for number in range(worker.direction_count):
+            work += turn(direction_at(directions[number]), control & PIPELINES, scratch)
+        if control != 0:
+            obey(worker, address, control)
+        worker.loops += 1
+        now_ns = read_clock(scratch)
+        if now_ns - last_ns > STALL_NS + work * 20_000:
+            worker.host_stalls += 1
+            worker.stall_ns += now_ns - last_ns
+            worker.longest_stall_ns = max(worker.longest_stall_ns, now_ns - last_ns)
+        if work > 0:
+            worker.busy += 1
+            worker.busy_ns += now_ns - last_ns
+            worker.last_busy_ns = now_ns
+        last_ns = now_ns
+        if work > 0 or worker.spin or now_ns - worker.last_busy_ns < SPIN_AFTER_NS:
+            continue
+        horizon_ns = next_departure(worker) - now_ns
+        if horizon_ns <= SPIN_BEFORE_NS:
+            continue
+        sleep_ns = min(horizon_ns - SPIN_BEFORE_NS, LONGEST_SLEEP_NS)
+        if waiting_for_completion(worker):
+            sleep_ns = min(sleep_ns, RETRY_NS)
+        worker.sleeps += 1
+        wait(worker.descriptors, worker.descriptor_count, sleep_ns, scratch)
+        last_ns = read_clock(scratch)
+    worker.stopped_ns = read_clock(scratch)
+    return done
