@@ -28,10 +28,10 @@ __all__ = [
     "XdpMd",
 ]
 
-_SYSCALL_NUMBERS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "loongarch64": 280, "ppc64le": 361, "s390x": 351}
+_SYSCALL_NUMBERS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "loongarch64": 280, "ppc64le": 361}
 
 SYSCALL_NUMBER: Final = _SYSCALL_NUMBERS.get(os.uname().machine)
-"""__NR_bpf of this machine (asm/unistd.h, asm-generic/unistd.h), None where xskit does not know it."""
+"""__NR_bpf of this machine (asm/unistd.h, asm-generic/unistd.h), None on a machine that xskit does not know."""
 
 NAME_BYTES: Final = 16
 """BPF_OBJ_NAME_LEN: names of programs and maps, with the zero that ends them."""

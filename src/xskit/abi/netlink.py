@@ -69,7 +69,6 @@ class MessageFlag(IntFlag):
 
     REQUEST = 0x1
     ACK = 0x4
-    CAPPED = 0x100  # in an error: the request was not repeated after its header
     ACK_TLVS = 0x200  # in an error: ErrorAttribute follow
 
 
@@ -86,7 +85,7 @@ class LinkAttribute(IntEnum):
     MTU = 4
     LINK = 5
     LINKINFO = 18
-    NUM_TX_QUEUES = 31
+    NUM_TX_QUEUES = 31  # made room for; how many are in use, only ethtool tells
     NUM_RX_QUEUES = 32
     LINK_NETNSID = 37
     XDP = 43
