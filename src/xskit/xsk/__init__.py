@@ -1,0 +1,1 @@
+"""AF_XDP: packet memory, rings, sockets, ports, packet views, and errors that explain."""

@@ -1,0 +1,63 @@
+"""The redirect program on an interface: native where the driver can, generic where not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from xskit.bpf.attach import BpfLink
+from xskit.bpf.attach import Mode as ProgramMode
+from xskit.bpf.errors import AttachError
+from xskit.bpf.redirect import Outcome, RedirectProgram
+from xskit.xsk.opening import Mode
+
+__all__ = ["Attachment"]
+
+
+@dataclass(slots=True)
+class Attachment:
+    """A program that is attached, until closed or until the process dies."""
+
+    program: RedirectProgram
+    link: BpfLink
+    mode: ProgramMode
+    why: list[str]
+    """Why native failed, where generic was got."""
+
+    @classmethod
+    def make(cls, ifindex: int, queues: int, mode: Mode) -> Attachment:
+        """Load the program for `queues` queues and attach it to an interface of the calling thread's namespace.
+
+        Raises:
+            AttachError, BpfError, PrivilegeError: as the bpf floor says; of two failures, the native one's.
+        """
+        with ExitStack() as undo:
+            program = RedirectProgram.load(queues)
+            undo.callback(program.close)
+            link, got, why = _attach(lambda where: program.attach(ifindex, where), mode)
+            undo.pop_all()
+        return cls(program, link, got, why)
+
+    def outcomes(self) -> dict[Outcome, int]:
+        """Packets by what became of them since it was attached."""
+        return self.program.outcomes()
+
+    def close(self) -> None:
+        """Detach and unload; twice is fine."""
+        self.link.close()
+        self.program.close()
+
+
+def _attach(attach: Callable[[ProgramMode], BpfLink], mode: Mode) -> tuple[BpfLink, ProgramMode, list[str]]:
+    if mode == "generic":
+        return attach(ProgramMode.GENERIC), ProgramMode.GENERIC, []
+    try:
+        return attach(ProgramMode.NATIVE), ProgramMode.NATIVE, []
+    except AttachError as native:
+        if mode != "auto":
+            raise
+        try:
+            return attach(ProgramMode.GENERIC), ProgramMode.GENERIC, [f"native: {native.cause}"]
+        except AttachError:
+            raise native from None

@@ -1,0 +1,209 @@
+"""From nothing to a bound AF_XDP socket: the ladder of bind flags, and patience with a queue that is still busy.
+
+    zero copy, multi-buffer  >  zero copy  >  copy, multi-buffer  >  copy
+
+Each rung that fails leaves a sentence. Zero copy without multi-buffer is tried only where the MTU fits one frame.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import socket
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from xskit.abi.xdp import AF_XDP, SOL_XDP, BindFlag, SockaddrXdp, SocketOption, XdpOption
+from xskit.errors import UsageError, XskitError
+from xskit.netconf.interfaces import Interface
+from xskit.xsk.errors import Call, explain
+from xskit.xsk.holders import holders
+
+if TYPE_CHECKING:
+    from xskit.xsk.umem import Umem
+
+__all__ = ["BUSY_SECONDS", "FRAMING_BYTES", "Mode", "Opened", "Plan", "open_socket"]
+
+Mode = Literal["auto", "zero-copy", "native", "generic"]
+"""auto: the best of the others that works. zero-copy: native program, no copies. native: native program, copies.
+generic: the program runs in the stack, copies."""
+
+FRAMING_BYTES = 18
+"""What a packet may have on top of the MTU: 14 bytes of Ethernet header and a VLAN tag (measured on veth)."""
+
+BUSY_SECONDS = 1.0
+"""How long a busy queue is waited for: the kernel takes 20 to 45 ms to let go of one after close."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is wanted. Ring sizes in entries; 0: no such ring."""
+
+    interface: Interface
+    queue: int
+    umem: Umem
+    mode: Mode
+    rx: int
+    tx: int
+    fill: int
+    completion: int
+    multi_buffer: bool
+    need_wakeup: bool
+    shared_fd: int | None = None
+    """The socket whose packet memory is shared; its bind flags are inherited."""
+
+
+@dataclass(slots=True)
+class Opened:
+    """What was got."""
+
+    socket: socket.socket
+    zero_copy: bool
+    multi_buffer: bool
+    why: list[str] = field(default_factory=list)
+    """Why better rungs failed, a sentence each."""
+
+
+def open_socket(plan: Plan) -> Opened:
+    """Create, register, set up rings and bind: on the first rung that holds.
+
+    Raises:
+        UsageError: a ring size is not a power of two, or there is no such queue.
+        SocketError, PortError, PrivilegeError: the last rung's failure, explained.
+    """
+    _check(plan)
+    rungs = _rungs(plan)
+    why: list[str] = []
+    for number, flags in enumerate(rungs):
+        made = _create(plan)
+        try:
+            _bind(made, plan, flags)
+            zero_copy = bool(_option(made, SocketOption.OPTIONS) & XdpOption.ZEROCOPY)
+        except OSError as error:
+            made.close()
+            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP) or number == len(rungs) - 1:
+                raise _explained(plan, flags, error) from error
+            cause = _explained(plan, flags, error).cause
+            if not (why and why[-1].endswith(cause)):
+                why.append(f"{_name(flags)}: {cause}")
+        except BaseException:
+            made.close()
+            raise
+        else:
+            return Opened(made, zero_copy, bool(flags & BindFlag.USE_SG), why)
+    raise AssertionError("there is always a rung")
+
+
+def _check(plan: Plan) -> None:
+    if not (plan.rx or plan.tx):
+        raise UsageError("a socket needs an RX or a TX ring", remedy="rx=2048")
+    sizes = {"rx": plan.rx, "tx": plan.tx, "fill": plan.fill, "completion": plan.completion}
+    for name, entries in sizes.items():
+        if entries < 0 or entries & (entries - 1):
+            nearest = 1 << max(0, entries - 1).bit_length()
+            raise UsageError(
+                f"the {name.upper()} ring cannot have {entries} entries: the kernel takes powers of two",
+                remedy=f"{name}={nearest}",
+            )
+    known = plan.interface
+    queues = max(known.rx_queues, known.tx_queues)
+    if plan.queue not in range(queues):
+        facts = {"queue_range": "0" if queues == 1 else f"0 to {queues - 1}", "needed_queues": plan.queue + 1}
+        raise explain(Call.BIND, errno.EINVAL, "no such queue", interface=known.name, queue=plan.queue, **facts)
+
+
+def _rungs(plan: Plan) -> list[BindFlag]:
+    """The bind flags to try, best first."""
+    if plan.shared_fd is not None:
+        return [BindFlag.SHARED_UMEM]
+    base = BindFlag.USE_NEED_WAKEUP if plan.need_wakeup else BindFlag.NONE
+    buffers = [BindFlag.USE_SG, BindFlag.NONE] if plan.multi_buffer else [BindFlag.NONE]
+    fits = plan.interface.mtu + FRAMING_BYTES <= plan.umem.capacity
+    rungs = []
+    if plan.mode in ("auto", "zero-copy"):
+        rungs += [BindFlag.ZEROCOPY | base | buffer for buffer in buffers if buffer or fits or not plan.multi_buffer]
+    if plan.mode != "zero-copy":
+        rungs += [BindFlag.COPY | base | buffer for buffer in buffers]
+    return rungs
+
+
+def _name(flags: BindFlag) -> str:
+    mode = "zero copy" if flags & BindFlag.ZEROCOPY else "copy"
+    return f"{mode} with multi-buffer" if flags & BindFlag.USE_SG else mode
+
+
+def _create(plan: Plan) -> socket.socket:
+    """A socket with its memory and its rings, not bound."""
+    try:
+        made = socket.socket(AF_XDP, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+    except OSError as error:
+        raise explain(Call.SOCKET, error) from error
+    try:
+        if plan.shared_fd is None:
+            plan.umem.register(made)
+        for option, entries in (
+            (SocketOption.UMEM_FILL_RING, plan.fill),
+            (SocketOption.UMEM_COMPLETION_RING, plan.completion),
+            (SocketOption.RX_RING, plan.rx),
+            (SocketOption.TX_RING, plan.tx),
+        ):
+            if entries:
+                _set_ring(made, option, entries)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _set_ring(made: socket.socket, option: SocketOption, entries: int) -> None:
+    try:
+        made.setsockopt(SOL_XDP, option, entries)
+    except OSError as error:
+        ring = option.name.replace("UMEM_", "").replace("_RING", "")
+        nearest = 1 << (entries - 1).bit_length()
+        raise explain(
+            Call.RING, error, ring=ring, entries=entries, nearest=nearest, ring_argument=ring.lower()
+        ) from error
+
+
+def _bind(made: socket.socket, plan: Plan, flags: BindFlag) -> None:
+    """bind(2); EBUSY is tried again for a second. Raises OSError."""
+    address = SockaddrXdp(plan.interface.index, plan.queue, flags, plan.shared_fd or 0).pack()
+    deadline = time.monotonic() + BUSY_SECONDS
+    while _libc.bind(made.fileno(), address, len(address)) != 0:
+        code = ctypes.get_errno()
+        if code != errno.EBUSY or time.monotonic() > deadline:
+            raise OSError(code, os.strerror(code))
+        time.sleep(0.005)
+
+
+def _option(made: socket.socket, option: SocketOption) -> int:
+    return made.getsockopt(SOL_XDP, option)
+
+
+def _explained(plan: Plan, flags: BindFlag, error: OSError) -> XskitError:
+    condition = ""
+    if flags & BindFlag.SHARED_UMEM:
+        condition = "shared"
+    elif flags & BindFlag.ZEROCOPY:
+        condition = "zero copy"
+    others = ""
+    if error.errno == errno.EBUSY:
+        with suppress(OSError):
+            found = holders()
+            others = f"; AF_XDP sockets are open in {', '.join(found)}" if found else ""
+    return explain(
+        Call.BIND,
+        error,
+        condition,
+        interface=plan.interface.name,
+        queue=plan.queue,
+        frames=plan.umem.frames,
+        frame_size=plan.umem.frame_size,
+        holders=others,
+    )

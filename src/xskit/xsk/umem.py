@@ -1,0 +1,264 @@
+"""UMEM: the packet memory that user space and the kernel share.
+
+    frame 0                     frame 1                     frame 2
+    |--256--|headroom|packet....|--256--|headroom|packet....|--256--| ...
+                     ^ where a received packet begins, at most `capacity` bytes of it
+
+256 bytes are the kernel's (XDP_PACKET_HEADROOM); RX metadata, such as the arrival stamp, ends where the packet begins.
+The same memory may be registered on many sockets at once: that is how ports share it (net/xdp/xdp_umem.c).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import resource
+import socket
+from contextlib import suppress
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from xskit.abi.xdp import (
+    PACKET_HEADROOM_BYTES,
+    SOL_XDP,
+    TX_METADATA_BYTES,
+    UNALIGNED_ADDRESS_MASK,
+    UNALIGNED_OFFSET_SHIFT,
+    SocketOption,
+    UmemFlag,
+    UmemReg,
+)
+from xskit.errors import UsageError
+from xskit.memory import PAGE_BYTES, Region
+from xskit.xsk.errors import Call, explain
+from xskit.xsk.pool import FramePool, Owner, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Umem"]
+
+SMALLEST_FRAME_BYTES = 2048
+"""XDP_UMEM_MIN_CHUNK_SIZE (net/xdp/xdp_umem.c)."""
+
+TAILROOM_BYTES = 448
+"""What recent stable kernels keep behind a packet: struct skb_shared_info (320) and 128 more."""
+
+
+class User(Protocol):
+    """A socket that holds frames of this memory."""
+
+    def close(self) -> None: ...
+
+    def from_kernel(self) -> Iterable[Place]:
+        """The entries of RX and COMPLETION."""
+        ...
+
+    def to_kernel(self) -> Iterable[Place]:
+        """The entries of FILL and TX."""
+        ...
+
+
+class Umem:
+    """Packet memory of `frames` frames, populated, not inherited by forked children.
+
+    Args:
+        frames: how many.
+        frame_size: bytes of one: 2048 or 4096; in unaligned mode anything between.
+        headroom: bytes to keep free before each received packet, on top of the kernel's 256.
+        huge: ask for transparent huge pages.
+        hugetlb: take the memory from the hugetlb pool (vm.nr_hugepages).
+        unaligned: frames need not be a power of two and may cross pages (XDP_UMEM_UNALIGNED_CHUNK, Linux 5.4).
+        tx_metadata_bytes: room before a sent packet for struct xsk_tx_metadata: 0, or 24 and more (Linux 6.8).
+        software_checksums: the kernel computes checksums asked for in TX metadata itself (copy mode; for tests).
+        populate: touch all of it now. Off, memory is taken as it is used, in the middle of the traffic.
+        debug: check after every batch that each frame is in exactly one place; default: XSKIT_DEBUG=1.
+
+    Raises:
+        UsageError: a rule of the kernel is broken; the sentence names it.
+        KernelError: there is not so much memory.
+    """
+
+    def __init__(
+        self,
+        frames: int = 4096,
+        frame_size: int = 4096,
+        headroom: int = 0,
+        *,
+        huge: bool = False,
+        hugetlb: bool = False,
+        unaligned: bool = False,
+        tx_metadata_bytes: int = 0,
+        software_checksums: bool = False,
+        populate: bool = True,
+        debug: bool | None = None,
+    ) -> None:
+        _check_frames(frames, frame_size, unaligned)
+        _check_headroom(frame_size, headroom, tx_metadata_bytes)
+        self.frames = frames
+        self.frame_size = frame_size
+        self.headroom = headroom
+        self.unaligned = unaligned
+        self.tx_metadata_bytes = tx_metadata_bytes
+        self.debug = os.environ.get("XSKIT_DEBUG", "0") not in ("", "0") if debug is None else debug
+        self._flags = (
+            (UmemFlag.UNALIGNED_CHUNK if unaligned else UmemFlag.NONE)
+            | (UmemFlag.TX_SW_CSUM if software_checksums else UmemFlag.NONE)
+            | (UmemFlag.TX_METADATA_LEN if tx_metadata_bytes else UmemFlag.NONE)
+        )
+        self._region = Region(frames * frame_size, populate=populate, huge=huge, hugetlb=hugetlb)
+        window = (ctypes.c_char * self.size).from_address(self._region.address)
+        self._bytes = memoryview(window).cast("B")
+        self._users: list[User] = []
+
+    @property
+    def address(self) -> int:
+        """Where the memory begins; offset 0 of every UMEM address."""
+        return self._region.address
+
+    @property
+    def size(self) -> int:
+        """Bytes that are registered."""
+        return self.frames * self.frame_size
+
+    @property
+    def frame_shift(self) -> int:
+        """log2 of the frame size. Raises UsageError where it is not a power of two."""
+        shift = self.frame_size.bit_length() - 1
+        if 1 << shift != self.frame_size:
+            raise UsageError(f"frames of {self.frame_size} bytes have no shift: the size is not a power of two")
+        return shift
+
+    @property
+    def packet_offset(self) -> int:
+        """Where in its frame a received packet begins, in bytes."""
+        return PACKET_HEADROOM_BYTES + self.headroom
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of a packet that one frame receives; longer packets take several frames."""
+        return self.frame_size - self.packet_offset
+
+    @cached_property
+    def pool(self) -> FramePool:
+        """The frames that the Python-level API hands round; made at first use, the engine has pools of its own."""
+        return FramePool(self.frames)
+
+    def frame_of(self, address: int) -> int:
+        """The number of the frame that a ring's address lies in."""
+        return self.offset_of(address) // self.frame_size
+
+    def offset_of(self, address: int) -> int:
+        """The byte offset that a ring's address means: unaligned mode keeps the offset in the frame in the top bits."""
+        if not self.unaligned:
+            return address
+        return (address & UNALIGNED_ADDRESS_MASK) + (address >> UNALIGNED_OFFSET_SHIFT)
+
+    def view(self, offset: int, length: int) -> memoryview:
+        """`length` bytes at `offset`, writable, no copy; must not be used after close()."""
+        return self._bytes[offset : offset + length]
+
+    def read(self, offset: int, length: int) -> bytes:
+        """A copy of `length` bytes at `offset`."""
+        return ctypes.string_at(self.address + offset, length)
+
+    def register(self, fd: socket.socket) -> None:
+        """XDP_UMEM_REG: let this socket use the memory. Allowed on any number of sockets.
+
+        Raises:
+            SocketError: the kernel refused; ENOBUFS is a matter of RLIMIT_MEMLOCK.
+        """
+        try:
+            self._register(fd, self._flags)
+        except OSError as error:
+            if error.errno == errno.EINVAL and self.tx_metadata_bytes:
+                with suppress(OSError):  # Linux 6.8 to 6.10 take the length without the flag that 6.11 asks for
+                    return self._register(fd, self._flags & ~UmemFlag.TX_METADATA_LEN)
+            largest = self.frame_size - PACKET_HEADROOM_BYTES - TAILROOM_BYTES
+            raise explain(
+                Call.REGISTER,
+                error,
+                "headroom" if self.headroom > largest else "",
+                frames=self.frames,
+                frame_size=self.frame_size,
+                headroom=self.headroom,
+                largest_headroom=largest,
+                needed=self.size,
+                needed_kib=-(-self.size // 1024),
+                allowed=resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],
+            ) from error
+
+    def _register(self, fd: socket.socket, flags: UmemFlag) -> None:
+        wanted = UmemReg(self.address, self.size, self.frame_size, self.headroom, flags, self.tx_metadata_bytes)
+        fd.setsockopt(SOL_XDP, SocketOption.UMEM_REG, wanted.pack())
+
+    def adopt(self, user: User) -> None:
+        """A socket that uses the memory says so; it is closed before the memory goes."""
+        self._users.append(user)
+
+    def disown(self, user: User) -> None:
+        """The socket is closed."""
+        if user in self._users:
+            self._users.remove(user)
+
+    def check(self) -> dict[Owner, int]:
+        """Prove that every frame is in exactly one place, and count them by place.
+
+        For sockets used through the Python-level API. FILL counts frames in the ring and those that the kernel has
+        taken from it to receive into; TX likewise those that it has taken and not completed.
+
+        Raises:
+            FrameError: a frame is in two places, in a place its owner does not explain, or lost.
+        """
+        # a frame that moves on meanwhile must not be seen twice: first what comes from the kernel, then what goes there
+        places = [place for user in self._users for place in user.from_kernel()]
+        places += [place for user in self._users for place in user.to_kernel()]
+        return self.pool.check(places)
+
+    def close(self) -> None:
+        """Close the sockets that use the memory, then give it back; twice is fine."""
+        for user in list(self._users):
+            user.close()
+        self._bytes = memoryview(b"")
+        self._region.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _check_frames(frames: int, frame_size: int, unaligned: bool) -> None:
+    if not 1 <= frames < 1 << 32:
+        raise UsageError(f"packet memory has between 1 and {2**32 - 1} frames, not {frames}")
+    if frame_size > PAGE_BYTES:
+        raise UsageError(
+            f"frames of {frame_size} bytes: no released Linux takes frames larger than a page ({PAGE_BYTES} bytes)",
+            remedy="frame_size=4096; longer packets are received in several frames (multi-buffer)",
+        )
+    if frame_size < SMALLEST_FRAME_BYTES:
+        raise UsageError(f"frames of {frame_size} bytes are too small: the least is 2048", remedy="frame_size=2048")
+    if frame_size & (frame_size - 1) and not unaligned:
+        raise UsageError(
+            f"a frame size of {frame_size} bytes is not a power of two",
+            remedy="frame_size=2048 or 4096, or unaligned=True",
+        )
+
+
+def _check_headroom(frame_size: int, headroom: int, metadata: int) -> None:
+    if not 0 <= headroom < frame_size - PACKET_HEADROOM_BYTES:
+        raise UsageError(
+            f"a headroom of {headroom} bytes leaves no room for a packet in a frame of {frame_size}: the kernel keeps "
+            "256 bytes as well",
+            remedy=f"headroom={frame_size - PACKET_HEADROOM_BYTES - TAILROOM_BYTES} or less",
+        )
+    if metadata and (metadata % 8 or not TX_METADATA_BYTES <= metadata < 256):
+        raise UsageError(
+            f"{metadata} bytes of TX metadata: a multiple of 8 between {TX_METADATA_BYTES} and 248 is needed",
+            remedy=f"tx_metadata_bytes={TX_METADATA_BYTES}",
+        )
