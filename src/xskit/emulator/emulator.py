@@ -1,0 +1,382 @@
+"""The emulator: links between ports, from the memory plan to the report.
+
+    plan -> compile -> packet memory -> ports -> directions -> workers -> (traffic) -> report -> everything back
+
+Compilation comes before the ports are opened, so that no packet waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from xskit.emulator.link import Link, LinkDirection
+from xskit.emulator.mistakes import SettingsError
+from xskit.emulator.monitor import Monitor
+from xskit.emulator.report import LinkReport, PortReport, Report, WorkerReport, judge
+from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings
+from xskit.emulator.sizing import MemoryPlan, frame_size_for, plan_memory
+from xskit.engine.clock import monotonic_ns
+from xskit.engine.frames import PacketTable
+from xskit.engine.live import EgressLimits, Frames, LiveDirection, ReceiveEnd, TransmitEnd
+from xskit.engine.pipeline import compile_pipeline
+from xskit.engine.thread import Snapshot, WorkerThread
+from xskit.engine.worker import run_worker
+from xskit.netconf.interfaces import Interface, LinkState, look
+from xskit.netconf.namespaces import inside
+from xskit.netconf.privileges import require
+from xskit.units import format_size
+from xskit.xsk.port import Port
+from xskit.xsk.umem import Umem
+
+LEAST_HORIZON_NS = 250_000_000
+VLAN_AND_HEADER_BYTES = 18
+
+
+@dataclass(frozen=True)
+class PortSpec:
+    """An interface to open.
+
+    Attributes:
+        name: of the interface.
+        namespace: the network namespace it is in; None is the caller's.
+        owned: xskit made the interface and has switched its peer's checksum offload off, so that no partial
+            checksum can come in.
+    """
+
+    name: str
+    namespace: str | None = None
+    owned: bool = False
+
+    def __str__(self) -> str:
+        return self.name if self.namespace is None else f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class LinkSpec:
+    """A link to make: `forward` goes from the first port to the second."""
+
+    name: str
+    ports: tuple[PortSpec, PortSpec]
+    settings: LinkSettings
+
+
+def compile_data_plane(settings: Sequence[DirectionSettings]) -> None:
+    """Compile the loop and every pipeline that these settings need, or load them from the cache."""
+    run_worker(0, 0)
+    for kinds in {tuple(stage.kind for stage in direction.stages()) for direction in settings}:
+        compile_pipeline(kinds)
+
+
+class Emulator:
+    """Runs links until closed.
+
+    Args:
+        links: what to join, and how.
+        engine: how to run it.
+        on_compile: called before compilation begins; what it returns is entered as a context meanwhile, for a
+            spinner.
+    """
+
+    def __init__(
+        self,
+        links: Sequence[LinkSpec],
+        engine: EngineSettings | None = None,
+        *,
+        on_compile: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
+    ) -> None:
+        self.specs = list(links)
+        self.engine = engine or EngineSettings()
+        self.links: dict[str, Link] = {}
+        self.ports: dict[PortSpec, Port] = {}
+        self.plan: MemoryPlan | None = None
+        self._on_compile = on_compile
+        self._workers: list[WorkerThread] = []
+        self._monitor: Monitor | None = None
+        self._closing = contextlib.ExitStack()
+        self._started_ns = 0
+        self._before: dict[PortSpec, dict[str, int]] = {}
+        self._last: Report | None = None
+        self._check_specs()
+
+    def _check_specs(self) -> None:
+        seen: set[PortSpec] = set()
+        for spec in self.specs:
+            for port in spec.ports:
+                if port in seen:
+                    raise SettingsError(f"port {port} is in two links, or twice in one")
+                seen.add(port)
+        if len({spec.name for spec in self.specs}) != len(self.specs):
+            raise SettingsError("two links have the same name")
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Open everything and let packets through.
+
+        Raises:
+            PrivilegeError, DeviceError, KernelError: what is missing, with the command that mends it. Nothing is
+                left half-made.
+        """
+        require(("CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF"), "opening ports through AF_XDP")
+        try:
+            facts = {port: _facts(port) for spec in self.specs for port in spec.ports}
+            self.plan = self._plan(facts)
+            with self._on_compile():
+                compile_data_plane([direction for _, _, _, direction in self._directions()])
+            self._open(facts, self.plan)
+        except BaseException:
+            self._closing.close()
+            raise
+
+    def _directions(self) -> list[tuple[LinkSpec, PortSpec, PortSpec, DirectionSettings]]:
+        """(link, ingress, egress, settings) of every direction, forward and reverse of each link in turn."""
+        found = []
+        for spec in self.specs:
+            first, second = spec.ports
+            found.append((spec, first, second, spec.settings.forward))
+            found.append((spec, second, first, spec.settings.reverse))
+        return found
+
+    def _plan(self, facts: Mapping[PortSpec, Interface]) -> MemoryPlan:
+        directions = self._directions()
+        lengths = [facts[egress].mtu + VLAN_AND_HEADER_BYTES for _, _, egress, _ in directions]
+        return plan_memory(
+            [settings for _, _, _, settings in directions],
+            max_lengths=lengths,
+            fill_entries=[facts[ingress].rx_queues * self.engine.ring_size for _, ingress, _, _ in directions],
+            frame_size=self.engine.frame_size or frame_size_for(max(lengths)),
+            registrations=sum(interface.rx_queues for interface in facts.values()),
+            memory_bytes=self.engine.memory,
+        )
+
+    def _open(self, facts: Mapping[PortSpec, Interface], plan: MemoryPlan) -> None:
+        umem = self._closing.enter_context(
+            Umem(frames=plan.frames, frame_size=plan.frame_size, huge=True, hugetlb=self.engine.hugetlb)
+        )
+        table = PacketTable(plan.frames, debug=self.engine.debug)
+        self._closing.callback(table.close)
+        for port in facts:
+            self.ports[port] = self._closing.enter_context(
+                Port.open(
+                    port.name,
+                    umem,
+                    namespace=port.namespace,
+                    ring_size=self.engine.ring_size,
+                    mode=self.engine.mode,
+                )
+            )
+        made = self._make_directions(umem, table, plan)
+        for spec, forward, reverse in zip(self.specs, made[::2], made[1::2], strict=True):
+            self.links[spec.name] = Link(spec.name, forward, reverse, self)
+        self._start_workers(made)
+
+    def _make_directions(self, umem: Umem, table: PacketTable, plan: MemoryPlan) -> list[LinkDirection]:
+        made = []
+        first = 0
+        for number, (spec, ingress, egress, settings) in enumerate(self._directions()):
+            share = plan.directions[number]
+            name = ("forward", "reverse")[number % 2]
+            horizon_ns = max(2 * settings.longest_owd_ns, LEAST_HORIZON_NS)
+            receiving, sending = self.ports[ingress], self.ports[egress]
+            live = LiveDirection(
+                f"{spec.name} {name}",
+                settings.stages(),
+                receive=[_receive_end(queue, receiving) for queue in receiving.queues],
+                transmit=[_transmit_end(queue, sending) for queue in sending.queues],
+                table=table,
+                frames=Frames(
+                    base=umem.address,
+                    shift=umem.frame_shift,
+                    first=first,
+                    count=share.frames,
+                    fill_reserve=share.fill_reserve,
+                ),
+                limits=EgressLimits(max_length=sending.max_length),
+                horizon_ns=horizon_ns,
+                seed=self.engine.seed,
+                finish_checksums=not ingress.owned,
+            )
+            self._closing.callback(live.close)
+            first += share.frames
+            made.append(
+                LinkDirection(
+                    name,
+                    settings,
+                    live,
+                    share,
+                    max_length=sending.max_length,
+                    frame_size=plan.frame_size,
+                    horizon_ns=horizon_ns,
+                )
+            )
+        return made
+
+    def _start_workers(self, made: Sequence[LinkDirection]) -> None:
+        cpus = self.engine.cpus or choose_cpus(self.engine.workers)
+        for number in range(self.engine.workers):
+            mine = made if self.engine.workers == 1 else made[number::2]
+            worker = WorkerThread([d.live for d in mine], cpu=cpus[number], spin=self.engine.spin)
+            self._closing.callback(worker.close)
+            self._workers.append(worker)
+            for direction in mine:
+                direction.assign(worker)
+        for worker in self._workers:
+            worker.start()
+        self._before = {spec: _kernel_counters(port) for spec, port in self.ports.items()}
+        self._started_ns = monotonic_ns()
+        self._monitor = Monitor(self._workers, self._observe, self._missing_port)
+        self._closing.callback(self._monitor.stop)
+        self._monitor.start()
+
+    def wait(self, seconds: float | None = None) -> str | None:
+        """Let it run; returns early, with the reason, when the run cannot go on."""
+        assert self._monitor is not None, "the emulator was not started"
+        self._monitor.wait(seconds)
+        return self._monitor.failure
+
+    def close(self) -> Report | None:
+        """Stop the workers, close the ports, give the memory back; returns the final report. Twice is fine."""
+        if self._monitor is not None and self._last is None:
+            self._monitor.stop()
+            for worker in self._workers:
+                worker.stop()
+            self._last = self.report()
+        self._closing.close()
+        return self._last
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- numbers ---------------------------------------------------------------------------------------------------
+
+    def _observe(self, snapshots: list[Snapshot]) -> None:
+        by_live = {
+            id(live): statistics
+            for worker, snapshot in zip(self._workers, snapshots, strict=True)
+            for live, statistics in zip(worker.directions, snapshot.statistics, strict=True)
+        }
+        for link in self.links.values():
+            for direction in link.directions:
+                direction.observe(by_live[id(direction.live)])
+
+    def _missing_port(self) -> str | None:
+        for spec, port in self.ports.items():
+            if port.state() is LinkState.GONE:
+                return f"port {spec} was deleted while the link was running"
+        return None
+
+    def report(self) -> Report:
+        """Asked against achieved, now; after close(), as it was at the end."""
+        if self._last is not None:
+            return self._last
+        assert self._monitor is not None, "the emulator was not started"
+        snapshots = [worker.snapshot() for worker in self._workers]
+        self._monitor.check(snapshots)
+        report = Report(
+            links=self._link_reports(snapshots),
+            ports=[_port_report(spec, port, self._before[spec]) for spec, port in self.ports.items()],
+            workers=[_worker_report(snapshot) for snapshot in snapshots],
+            memory={} if self.plan is None else self.plan.as_dict(),
+            duration_ns=monotonic_ns() - self._started_ns,
+        )
+        judge(
+            report,
+            imbalances=self._monitor.imbalances,
+            violations=sum(live.pool.view.violations for worker in self._workers for live in worker.directions),
+            broken=[self._monitor.failure] if self._monitor.failure else [],
+            remedy=self._memory_remedy(),
+        )
+        return report
+
+    def _link_reports(self, snapshots: Sequence[Snapshot]) -> list[LinkReport]:
+        statistics: dict[int, Any] = {}
+        for worker, snapshot in zip(self._workers, snapshots, strict=True):
+            statistics |= dict(zip(map(id, worker.directions), snapshot.statistics, strict=True))
+        return [
+            LinkReport(name, [direction.report(statistics[id(direction.live)]) for direction in link.directions])
+            for name, link in self.links.items()
+        ]
+
+    def _memory_remedy(self) -> str:
+        planned = 0 if self.plan is None else self.plan.umem_bytes
+        return f"set --memory {format_size(1 << (2 * max(planned, 1) - 1).bit_length())}"
+
+
+def choose_cpus(count: int) -> tuple[int, ...]:
+    """The CPUs for so many workers: the last ones that this process may use."""
+    allowed = sorted(os.sched_getaffinity(0), reverse=True)
+    return tuple(allowed[number % len(allowed)] for number in range(count))
+
+
+def _facts(port: PortSpec) -> Interface:
+    with inside(port.namespace):
+        return look(port.name)
+
+
+def _receive_end(queue: Any, port: Port) -> ReceiveEnd:
+    socket = queue.receiver
+    return ReceiveEnd(rx=socket.rx_ring, fill=socket.fill_ring, fd=socket.fd, zero_copy=port.zero_copy)
+
+
+def _transmit_end(queue: Any, port: Port) -> TransmitEnd:
+    return TransmitEnd(
+        tx=queue.transmitter.tx_ring,
+        completion=queue.receiver.completion_ring,
+        fd=queue.transmitter.fd,
+        zero_copy=port.zero_copy,
+    )
+
+
+_KERNEL_NAMES = {
+    "rx_dropped": "rx_dropped",
+    "rx_invalid_descriptors": "rx_invalid_descs",
+    "tx_invalid_descriptors": "tx_invalid_descs",
+    "rx_ring_full": "rx_ring_full",
+    "rx_fill_ring_empty": "rx_fill_ring_empty_descs",
+    "tx_ring_empty": "tx_ring_empty_descs",
+}
+"""Our names of the six XDP_STATISTICS, and the kernel's (struct xdp_statistics)."""
+
+
+def _kernel_counters(port: Port) -> dict[str, int]:
+    counted = port.statistics()
+    return {name: getattr(counted, ours) for ours, name in _KERNEL_NAMES.items()}
+
+
+def _port_report(spec: PortSpec, port: Port, before: Mapping[str, int]) -> PortReport:
+    """What the kernel counted since the workers started: before that nobody was there to take packets."""
+    return PortReport(
+        name=str(spec),
+        xdp_mode=port.xdp_mode,
+        zero_copy=port.zero_copy,
+        queues=len(port.queues),
+        kernel={name: value - before[name] for name, value in _kernel_counters(port).items()},
+        why=list(port.why),
+    )
+
+
+def _worker_report(snapshot: Snapshot) -> WorkerReport:
+    facts = snapshot.worker
+    return WorkerReport(
+        cpu=facts.cpu,
+        mode="spin" if facts.spin else "adaptive",
+        loops=facts.loops,
+        busy=facts.busy,
+        host_stalls=facts.host_stalls,
+        host_stall_ns=facts.stall_ns,
+        sleeps=facts.sleeps,
+    )
+
+
+__all__ = ["Emulator", "LinkSpec", "PortSpec", "choose_cpus", "compile_data_plane"]

@@ -1,0 +1,123 @@
+"""A link of a running emulator: two directions, each with settings that can change while packets are inside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from xskit import units
+from xskit.emulator.mistakes import CapacityError
+from xskit.emulator.monitor import SaturatedRate
+from xskit.emulator.report import DirectionReport, LinkReport, direction_report
+from xskit.emulator.settings import DirectionSettings
+from xskit.emulator.sizing import DirectionPlan, check_capacity
+from xskit.engine.clock import monotonic_ns
+from xskit.engine.live import LiveDirection
+from xskit.engine.pipeline import Statistics
+from xskit.engine.thread import WorkerThread
+from xskit.stages.bottleneck import Overhead, server_parameters
+
+if TYPE_CHECKING:
+    from xskit.emulator.emulator import Emulator
+
+
+class LinkDirection:
+    """One direction: from one port to the other.
+
+    Attributes:
+        name: "forward" or "reverse".
+        settings: what is asked for now.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: DirectionSettings,
+        live: LiveDirection,
+        plan: DirectionPlan,
+        *,
+        max_length: int,
+        frame_size: int,
+        horizon_ns: int,
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.live = live
+        self.plan = plan
+        self.rate = SaturatedRate()
+        self._max_length = max_length
+        self._frame_size = frame_size
+        self._horizon_ns = horizon_ns
+        self._worker: WorkerThread | None = None
+
+    def assign(self, worker: WorkerThread) -> None:
+        """The worker that runs this direction."""
+        self._worker = worker
+
+    def update(self, *, at_ns: int | None = None, **changes: Any) -> None:
+        """Change settings of the running link; only what is named changes.
+
+        The new settings take force as a whole at one logical time: a packet that arrives before it meets the old
+        ones, and nothing in flight is lost or reordered.
+
+        Args:
+            at_ns: when, on CLOCK_MONOTONIC; now when left out.
+            changes: as in DirectionSettings: owd="30ms", loss="1%", rate=None, ...
+
+        Raises:
+            SettingsError: an unknown key or an impossible value.
+            CapacityError: the memory was not planned for that much in flight; the error carries the number.
+        """
+        settings = self.settings.changed(changes)
+        check_capacity(self.live.name, settings, self.plan, self._max_length, self._frame_size)
+        if settings.order == "free" and settings.longest_owd_ns > self._horizon_ns:
+            raise CapacityError(
+                f"{self.live.name}: a packet might be held for {units.format_duration(settings.longest_owd_ns)}, the "
+                f"timing wheel was planned for {units.format_duration(self._horizon_ns)}",
+                remedy="start the link with the longest owd and jitter that it will have",
+            )
+        assert self._worker is not None
+        self._worker.update(self.live, settings.stages(), monotonic_ns() if at_ns is None else at_ns)
+        self.settings = settings
+        self.rate = SaturatedRate()
+
+    def observe(self, statistics: Statistics) -> None:
+        """Take one snapshot into the measured rate of the bottleneck."""
+        if self.settings.rate is None:
+            return
+        server = server_parameters(self.settings.rate, Overhead[self.settings.overhead])
+        counters = statistics.counters
+        state = statistics.stage_state(1)
+        wire = counters.sent_bytes + counters.sent * server["overhead"]
+        self.rate.add(counters.clock_ns, wire, state.idle_starts, state.packets > 0)
+
+    def report(self, statistics: Statistics) -> DirectionReport:
+        """Asked against achieved, from a snapshot."""
+        return direction_report(self.name, self.settings.asked(), statistics, self.live.pipeline.kinds, self.rate.bps)
+
+
+class Link:
+    """Two ports joined, by `forward` from the first to the second and by `reverse` back."""
+
+    def __init__(self, name: str, forward: LinkDirection, reverse: LinkDirection, emulator: Emulator) -> None:
+        self.name = name
+        self.forward = forward
+        self.reverse = reverse
+        self._emulator = emulator
+
+    @property
+    def directions(self) -> tuple[LinkDirection, LinkDirection]:
+        """Forward and reverse."""
+        return (self.forward, self.reverse)
+
+    def update(self, *, at_ns: int | None = None, **changes: Any) -> None:
+        """Change settings of both directions at the same logical time, as LinkDirection.update."""
+        moment = monotonic_ns() if at_ns is None else at_ns
+        for direction in self.directions:
+            direction.settings.changed(changes)
+        for direction in self.directions:
+            direction.update(at_ns=moment, **changes)
+
+    def report(self) -> LinkReport:
+        """Asked against achieved, now."""
+        report = self._emulator.report()
+        return next(link for link in report.links if link.name == self.name)

@@ -1,0 +1,79 @@
+"""Errors in settings: they name the file, the table and the key, and say what would be right."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from xskit.errors import UsageError, XskitError
+
+
+class SettingsError(UsageError):
+    """What was asked for cannot be meant."""
+
+
+class CapacityError(XskitError):
+    """More was asked of a running link than its memory was planned for."""
+
+
+def explain(error: ValidationError, model: type[BaseModel], where: Sequence[str]) -> SettingsError:
+    """One sentence for the first mistake, and how many more there are."""
+    mistakes = _once_for_both(error.errors(include_url=False))
+    first, path = mistakes[0]
+    place = ": ".join([*where, ".".join(path)] if path else where)
+    more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
+    return SettingsError(f"{place}: {_sentence(first, model, path)}{more}" if place else _sentence(first, model, path))
+
+
+def _once_for_both(mistakes: Sequence[Any]) -> list[tuple[Any, list[str]]]:
+    """Each mistake with its path; one that came into both directions from the link's own table counts once."""
+    found: dict[str, tuple[Any, list[str]]] = {}
+    for mistake in mistakes:
+        path = [str(part) for part in mistake["loc"] if not str(part).startswith(("function-", "constrained-"))]
+        below = path[1:] if path and path[0] in ("forward", "reverse") else path
+        key = f"{below} {mistake['type']} {mistake['input']!r}"
+        found[key] = (mistake, below if key in found else path)
+    return list(found.values())
+
+
+def _sentence(mistake: Any, model: type[BaseModel], path: Sequence[str]) -> str:
+    kind = mistake["type"]
+    if kind == "extra_forbidden":
+        known = sorted(_keys_at(model, path[:-1]))
+        close = difflib.get_close_matches(path[-1], known, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"known keys are {', '.join(known)}"
+        return f"unknown key; {hint}"
+    if kind == "value_error":
+        return str(mistake["ctx"]["error"])
+    if kind == "literal_error":
+        return f"{mistake['input']!r} is none of {mistake['ctx']['expected']}"
+    if kind == "missing":
+        return "this key is missing"
+    message = str(mistake["msg"])
+    return f"{message[0].lower()}{message[1:]}, not {mistake['input']!r}"
+
+
+def _keys_at(model: type[BaseModel], path: Sequence[str]) -> set[str]:
+    """The keys that are known in the table at a path; of both directions and the whole link at its top."""
+    current: Any = model
+    for part in path:
+        field = getattr(current, "model_fields", {}).get(part)
+        if field is None:
+            break
+        current = _model_in(field.annotation) or current
+    keys = set(getattr(current, "model_fields", {}))
+    if {"forward", "reverse"} <= keys:
+        keys |= set(_model_in(current.model_fields["forward"].annotation).model_fields)  # type: ignore[union-attr]
+    return keys
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for part in getattr(annotation, "__args__", ()):
+        if found := _model_in(part):
+            return found
+    return None

@@ -1,0 +1,120 @@
+"""Watches running workers: conservation, the rate of a saturated bottleneck, ports that vanish.
+
+A thread that looks at a snapshot ten times a second. It never stops the loop: the loop copies its numbers when asked.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from xskit.engine.packets import CAUSES
+from xskit.engine.pipeline import Statistics
+from xskit.engine.thread import Snapshot, WorkerThread
+
+PERIOD_SECONDS = 0.1
+
+
+def balance(statistics: Statistics, outstanding: int) -> list[str]:
+    """What is wrong with the books of a direction; nothing, if all is well.
+
+    Conservation, and: what is counted as in flight is what lies in the stores, in TX and in completion.
+    """
+    counters = statistics.counters
+    drops = statistics.dropped()
+    wrong = []
+    came = counters.received + counters.duplicated + counters.injected
+    went = counters.sent + sum(drops[n][0] for n in range(CAUSES)) + counters.in_flight
+    if came != went:
+        wrong.append(f"{came} packets came, {went} are accounted for")
+    found = statistics.held() + outstanding
+    if found != counters.in_flight:
+        wrong.append(f"{counters.in_flight} packets are counted as in flight, {found} were found")
+    came = counters.received_bytes + counters.duplicated_bytes + counters.injected_bytes
+    went = counters.sent_bytes + sum(drops[n][1] for n in range(CAUSES)) + counters.in_flight_bytes
+    if came != went:
+        wrong.append(f"{came} bytes came, {went} are accounted for")
+    return wrong
+
+
+@dataclass
+class SaturatedRate:
+    """The rate of what was sent while the bottleneck never was idle: from pairs of snapshots.
+
+    A window counts when packets were queued at both ends and no packet found the bottleneck idle in between.
+    """
+
+    wire_bytes: int = 0
+    time_ns: int = 0
+    _last: tuple[int, int, int, bool] | None = field(default=None, repr=False)
+
+    def add(self, clock_ns: int, wire_bytes: int, idle_starts: int, queued: bool) -> None:
+        """Take one snapshot in."""
+        last, self._last = self._last, (clock_ns, wire_bytes, idle_starts, queued)
+        if last is None or not (last[3] and queued) or last[2] != idle_starts or clock_ns <= last[0]:
+            return
+        self.wire_bytes += wire_bytes - last[1]
+        self.time_ns += clock_ns - last[0]
+
+    @property
+    def bps(self) -> float | None:
+        """bit/s, None when the bottleneck was never saturated for a whole window."""
+        return self.wire_bytes * 8e9 / self.time_ns if self.time_ns else None
+
+
+class Monitor:
+    """Calls `look` with fresh snapshots until stopped; counts imbalances and keeps the last sentences about them."""
+
+    def __init__(
+        self, workers: Sequence[WorkerThread], look: Callable[[list[Snapshot]], None], ports: Callable[[], str | None]
+    ) -> None:
+        self.imbalances = 0
+        self.sentences: list[str] = []
+        self.failure: str | None = None
+        """Why the run cannot go on: a port was deleted, a worker died."""
+        self._workers = list(workers)
+        self._look = look
+        self._ports = ports
+        self._stopped = threading.Event()
+        self._failed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="xskit-monitor", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop watching; twice is fine."""
+        self._stopped.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def wait(self, seconds: float | None) -> bool:
+        """Sleep until the time is over, or until the run cannot go on: then True."""
+        return self._failed.wait(seconds)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(PERIOD_SECONDS):
+            self.check([worker.snapshot() for worker in self._workers])
+            failure = self._ports() or self._dead_worker()
+            if failure is not None:
+                self.failure = failure
+                self._failed.set()
+                return
+
+    def check(self, snapshots: list[Snapshot]) -> None:
+        """Balance the books of every direction, and pass the snapshots on."""
+        for worker, snapshot in zip(self._workers, snapshots, strict=True):
+            for direction, statistics, outstanding in zip(
+                worker.directions, snapshot.statistics, snapshot.outstanding, strict=True
+            ):
+                if wrong := balance(statistics, outstanding):
+                    self.imbalances += 1
+                    self.sentences = [f"{direction.name}: {sentence}" for sentence in wrong]
+        self._look(snapshots)
+
+    def _dead_worker(self) -> str | None:
+        if all(worker.running for worker in self._workers):
+            return None
+        return "a worker stopped unexpectedly"

@@ -1,0 +1,192 @@
+"""The report: asked against achieved, and whether the run counts.
+
+One structure that the command line, JSON and everything later shows; `schema` names its version. A run is invalid
+when the engine was late by more than a stated part of the owd, when packets were lost that the settings did not ask
+for, or when the books do not balance. Stalls of the host itself are counted apart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from xskit import units
+from xskit.engine import histogram
+from xskit.engine.packets import CAUSES, DropCause
+from xskit.engine.pipeline import Statistics
+from xskit.engine.stage import StageKind
+
+SCHEMA = "xskit.report/1"
+
+LATE_FRACTION = 0.05
+"""Of the owd: more than this, at the 99th percentile of lateness, makes a run invalid ..."""
+LATE_LEAST_NS = 1_000_000
+"""... but never less than this."""
+
+
+@dataclass
+class DirectionReport:
+    """One direction. `packets` and `bytes` balance: received + duplicated + injected = sent + dropped + in flight."""
+
+    name: str
+    asked: dict[str, Any]
+    achieved: dict[str, Any]
+    stages: list[dict[str, Any]]
+    packets: dict[str, Any]
+    bytes: dict[str, Any]
+    lateness_ns: dict[str, float | None]
+
+
+@dataclass
+class LinkReport:
+    """Both directions of a link."""
+
+    name: str
+    directions: list[DirectionReport]
+
+
+@dataclass
+class PortReport:
+    """How a port was opened, and what the kernel counted there."""
+
+    name: str
+    xdp_mode: str
+    zero_copy: bool
+    queues: int
+    kernel: dict[str, int]
+    why: list[str] = field(default_factory=list)
+
+
+@dataclass
+class WorkerReport:
+    """What a worker did: loops, the part of them that found work, and how often the host did not let it run."""
+
+    cpu: int | None
+    mode: str
+    loops: int
+    busy: int
+    host_stalls: int
+    host_stall_ns: int
+    sleeps: int
+
+
+@dataclass
+class Report:
+    """One run."""
+
+    links: list[LinkReport]
+    ports: list[PortReport]
+    workers: list[WorkerReport]
+    memory: dict[str, Any]
+    duration_ns: int
+    valid: bool = True
+    invalid_because: list[str] = field(default_factory=list)
+    schema: str = SCHEMA
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, `schema` and the verdict first."""
+        rest = asdict(self)
+        first = ("schema", "valid", "invalid_because", "duration_ns", "links", "ports", "workers", "memory")
+        return {name: rest[name] for name in first}
+
+    def to_json(self) -> str:
+        """The report as JSON text."""
+        return json.dumps(self.as_dict(), indent=2)
+
+    def __str__(self) -> str:
+        from xskit.emulator.report_text import report_text
+
+        return report_text(self)
+
+
+def direction_report(
+    name: str,
+    asked: dict[str, Any],
+    statistics: Statistics,
+    kinds: Sequence[StageKind],
+    rate_bps: float | None,
+) -> DirectionReport:
+    """The report of a direction from one snapshot of its numbers."""
+    counters = statistics.counters
+    drops = statistics.dropped()
+    names = [DropCause(n).name.lower() if n in DropCause._value2member_map_ else str(n) for n in range(CAUSES)]
+    packets = {
+        "received": counters.received,
+        "duplicated": counters.duplicated,
+        "injected": counters.injected,
+        "sent": counters.sent,
+        "dropped": {names[n]: count for n, (count, _) in enumerate(drops) if count},
+        "in_flight": counters.in_flight,
+    }
+    amounts = {
+        "received": counters.received_bytes,
+        "duplicated": counters.duplicated_bytes,
+        "injected": counters.injected_bytes,
+        "sent": counters.sent_bytes,
+        "dropped": {names[n]: size for n, (_, size) in enumerate(drops) if size},
+        "in_flight": counters.in_flight_bytes,
+    }
+    lost, offered = drops[DropCause.LOSS][0], counters.received - drops[DropCause.MEMORY_FULL][0]
+    offered -= drops[DropCause.SUPER_PACKET][0] + drops[DropCause.TOO_MANY_FRAGMENTS][0]
+    owd = histogram.quantiles(statistics.owd(), (0.5, 0.99))
+    late = statistics.lateness()
+    quantiles = histogram.quantiles(late, (0.5, 0.99, 0.999))
+    return DirectionReport(
+        name=name,
+        asked=asked,
+        achieved={
+            "owd_ns": {"p50": owd[0], "p99": owd[1]},
+            "rate_bps": rate_bps,
+            "loss": lost / offered if offered else None,
+            "loss_packets": [lost, offered],
+        },
+        stages=[_stage(kind, statistics.stage_state(n)) for n, kind in enumerate(kinds)],
+        packets=packets,
+        bytes=amounts,
+        lateness_ns={
+            "p50": quantiles[0],
+            "p99": quantiles[1],
+            "p999": quantiles[2],
+            "max": histogram.maximum(late),
+            "clamped": counters.clamped,
+            "clamped_max_ns": counters.clamped_ns,
+            "unstamped": counters.unstamped,
+        },
+    )
+
+
+def _stage(kind: StageKind, state: Any) -> dict[str, Any]:
+    fields = ("packets", "bytes", "peak_packets", "peak_bytes") if kind.holding else ("passed", "dropped")
+    return {"name": kind.name} | {name: getattr(state, name) for name in (*fields, *kind.statistics)}
+
+
+def judge(report: Report, *, imbalances: int, violations: int, broken: Sequence[str], remedy: str) -> None:
+    """Decide whether the run counts, and say why not."""
+    reasons = list(broken)
+    for link in report.links:
+        for direction in link.directions:
+            place = f"{link.name} {direction.name}"
+            allowed = max(LATE_FRACTION * direction.asked["owd_ns"], LATE_LEAST_NS)
+            late = direction.lateness_ns["p99"]
+            if late is not None and late > allowed:
+                reasons.append(
+                    f"{place}: packets left {units.format_duration(round(late))} late at the 99th percentile, more "
+                    f"than {units.format_duration(round(allowed))}"
+                )
+            full = direction.packets["dropped"].get("memory_full", 0)
+            if full:
+                reasons.append(f"{place}: {full} packets were dropped because packet memory ran out; {remedy}")
+    for port in report.ports:
+        reasons += [
+            f"port {port.name}: the kernel dropped {port.kernel[counter]} packets before xskit saw them ({counter})"
+            for counter in ("rx_dropped", "rx_ring_full")
+            if port.kernel.get(counter)
+        ]
+    if imbalances:
+        reasons.append(f"the packet counts did not balance {imbalances} times")
+    if violations:
+        reasons.append(f"{violations} frames were not where they should have been")
+    report.invalid_because = reasons
+    report.valid = not reasons

@@ -1,0 +1,183 @@
+"""What the user asks for: settings of links and directions, as written in TOML, on the command line or in Python.
+
+One model for all three. A link is given by settings that hold for both directions, and by `forward` and `reverse`
+for what differs. Every quantity is written as people write it (units.py); zero is valid everywhere but for the rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
+
+from xskit import units
+from xskit.emulator.mistakes import SettingsError, explain
+from xskit.engine.stage import Stage
+from xskit.stages.bottleneck import DEFAULT_QUEUE, Bottleneck, Overhead
+from xskit.stages.delay import Delay, Jitter
+from xskit.stages.delay_free import FreeDelay
+from xskit.stages.loss import Loss
+from xskit.units import QueueLimit
+
+NORMAL_EXTENT = 9
+"""A normal draw is never further out than this many standard deviations (53 random bits)."""
+
+
+def _reader(parse: Any, kind: type) -> BeforeValidator:
+    """A validator that reads text with `parse` and lets through what is already a value."""
+
+    def read(value: Any) -> Any:
+        if isinstance(value, kind) and not isinstance(value, (bool, str)) and kind is QueueLimit:
+            return value
+        if isinstance(value, bool):
+            raise ValueError("a quantity is wanted, not true or false")  # noqa: TRY004  pydantic wants ValueError
+        try:
+            return parse(value)
+        except units.UnitError as error:
+            raise ValueError(str(error)) from error
+
+    return BeforeValidator(read)
+
+
+Duration = Annotated[int, _reader(units.parse_duration, int), PlainSerializer(units.format_duration)]
+Rate = Annotated[int, _reader(units.parse_rate, int), PlainSerializer(units.format_rate)]
+Probability = Annotated[float, _reader(units.parse_probability, float), PlainSerializer(units.format_probability)]
+Size = Annotated[int, _reader(units.parse_size, int), PlainSerializer(units.format_size)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class QueueSettings(_Strict):
+    """The queue in front of the bottleneck: `50ms`, `100packets`, `64KiB`, `droptail`, or a table."""
+
+    kind: Literal["droptail"] = "droptail"
+    limit: Annotated[
+        QueueLimit, _reader(units.parse_queue_limit, QueueLimit), PlainSerializer(units.format_queue_limit)
+    ] = DEFAULT_QUEUE
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"kind": value} if value.isalpha() else {"limit": value}
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return {"limit": value}
+        return value
+
+
+class DirectionSettings(_Strict):
+    """One direction of a link."""
+
+    owd: Duration = Field(default=0, description="one-way delay: 20ms, 250us, 1.5s")
+    jitter: Duration = Field(default=0, description="standard deviation (normal) or half width (uniform) of the owd")
+    jitter_distribution: Literal["normal", "uniform"] = "normal"
+    order: Literal["keep", "free"] = Field(default="keep", description="free: jitter may let packets overtake")
+    rate: Rate | None = Field(default=None, description="of the bottleneck: 100Mbit, 1Gbit; leave out for unlimited")
+    overhead: Literal["L1", "L2", "L3"] = Field(default="L2", description="which bytes of a packet the rate counts")
+    queue: QueueSettings = Field(default_factory=QueueSettings, description="in front of the bottleneck")
+    loss: Probability = Field(default=0.0, description="probability of loss: 0.5%, 0.005; 100% is a black hole")
+
+    def stages(self) -> list[Stage]:
+        """All the default stages, those that do nothing included, so that an update never compiles."""
+        bottleneck = Bottleneck(rate_bps=self.rate, overhead=Overhead[self.overhead], limit=self.queue.limit)
+        delay = FreeDelay if self.order == "free" else Delay
+        jitter = Jitter.NORMAL if self.jitter_distribution == "normal" else Jitter.UNIFORM
+        return [Loss(self.loss), bottleneck, delay(self.owd, self.jitter, jitter)]
+
+    @property
+    def longest_owd_ns(self) -> int:
+        """The longest that the delay stage may hold a packet, in ns."""
+        extent = NORMAL_EXTENT if self.jitter_distribution == "normal" else 1
+        return self.owd + extent * self.jitter
+
+    def changed(self, changes: Mapping[str, Any]) -> Self:
+        """These settings with some of them replaced; only what is named changes.
+
+        Raises:
+            SettingsError: an unknown key or an impossible value, or a key that cannot change in a running link.
+        """
+        known = {name: getattr(self, name) for name in type(self).model_fields}
+        merged = {name: value for name, value in known.items() if name not in changes}
+        result = read(type(self), {**_as_written(self, merged), **changes}, "update")
+        if result.order != self.order:
+            raise SettingsError("order cannot change while the link runs: it decides which stages are compiled")
+        return result
+
+    def asked(self) -> dict[str, Any]:
+        """What was asked for, in base units, for the report."""
+        return {
+            "owd_ns": self.owd,
+            "jitter_ns": self.jitter,
+            "jitter_distribution": self.jitter_distribution,
+            "order": self.order,
+            "rate_bps": self.rate,
+            "overhead": self.overhead,
+            "queue": {"kind": self.queue.kind, "limit": units.format_queue_limit(self.queue.limit)},
+            "loss": self.loss,
+        }
+
+
+def _as_written(settings: DirectionSettings, names: Mapping[str, Any]) -> dict[str, Any]:
+    dumped = settings.model_dump()
+    return {name: dumped[name] for name in names if dumped[name] is not None}
+
+
+class LinkSettings(_Strict):
+    """A link: both directions."""
+
+    forward: DirectionSettings = Field(default_factory=DirectionSettings)
+    reverse: DirectionSettings = Field(default_factory=DirectionSettings)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _both_directions(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        both = {key: item for key, item in value.items() if key not in ("forward", "reverse")}
+        return {name: {**both, **(value.get(name) or {})} for name in ("forward", "reverse")}
+
+
+class EngineSettings(_Strict):
+    """How the engine runs: memory, workers, sockets."""
+
+    memory: Size | None = Field(default=None, description="packet memory in all; worked out when left out")
+    frame_size: Literal[2048, 4096] | None = Field(default=None, description="bytes; chosen by MTU when left out")
+    ring_size: int = Field(default=2048, ge=64, le=1 << 20, description="entries of each ring, a power of two")
+    workers: Literal[1, 2] = Field(default=1, description="2: one for each direction")
+    cpus: tuple[int, ...] | None = Field(default=None, description="to pin the workers to, one each")
+    spin: bool = Field(default=False, description="never sleep: lowest lateness, a whole CPU")
+    seed: int = Field(default=1, ge=0, description="of every random stream")
+    mode: Literal["auto", "zero-copy", "native", "generic"] = "auto"
+    hugetlb: bool = Field(default=False, description="packet memory from the hugetlb pool")
+    debug: bool = Field(default=False, description="keep the owner of every frame, and check every move")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.ring_size & (self.ring_size - 1):
+            raise ValueError(f"ring_size must be a power of two, not {self.ring_size}")
+        if self.cpus is not None and len(self.cpus) < self.workers:
+            raise ValueError(f"{self.workers} workers need {self.workers} CPUs, {len(self.cpus)} given")
+        return self
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def read(model: type[Model], values: Any, *where: str) -> Model:
+    """Validate; `where` names file, table and so on for the error.
+
+    Raises:
+        SettingsError: names where, which key, and what is wrong with it.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise explain(error, model, where) from None
+
+
+def link_settings(values: Mapping[str, Any], *where: str) -> LinkSettings:
+    """A link from keyword arguments or a TOML table."""
+    return read(LinkSettings, dict(values), *where)

@@ -1,0 +1,87 @@
+"""A host: a network namespace with processes in it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from xskit.errors import UsageError
+from xskit.netconf.changes import StartedProcess
+from xskit.netconf.journal import Journal
+from xskit.netconf.namespaces import inside
+
+
+class Host:
+    """One end of links. Made by `Lab.host`.
+
+    Attributes:
+        name: other hosts of the lab know it by this name.
+        namespace: of the network namespace, for `ip netns exec`.
+        addresses: one IPv4 address for each link, in order.
+    """
+
+    def __init__(self, name: str, namespace: str, journal: Journal, names: Mapping[str, str]) -> None:
+        self.name = name
+        self.namespace = namespace
+        self.addresses: list[str] = []
+        self.interfaces: list[str] = []
+        self._journal = journal
+        self._names = names
+
+    @property
+    def address(self) -> str:
+        """The address on its first link.
+
+        Raises:
+            UsageError: it has no link yet.
+        """
+        if not self.addresses:
+            raise UsageError(f"host {self.name} has no address yet: it is on no link")
+        return self.addresses[0]
+
+    def spawn(self, *argv: str, **options: Any) -> subprocess.Popen[Any]:
+        """Start a command on this host; it is ended with the lab at the latest.
+
+        Args:
+            argv: the command and its arguments; the names of the lab's hosts are in its /etc/hosts.
+            options: as of subprocess.Popen.
+        """
+        change = StartedProcess(list(argv), self.namespace, dict(self._names), options=options)
+        self._journal.apply(change)
+        assert change.process is not None
+        return change.process
+
+    def run(
+        self, *argv: str, timeout: float | None = None, check: bool = False, **options: Any
+    ) -> subprocess.CompletedProcess[Any]:
+        """Run a command on this host to its end, as subprocess.run.
+
+        Raises:
+            subprocess.TimeoutExpired: it took longer than `timeout` seconds, and was ended.
+            subprocess.CalledProcessError: with `check`, it failed.
+        """
+        if options.pop("capture_output", False):
+            options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = self.spawn(*argv, **options)
+        with process:
+            try:
+                out, err = process.communicate(timeout=timeout)
+            except BaseException:
+                process.kill()
+                process.wait()
+                raise
+        result = subprocess.CompletedProcess(list(argv), process.returncode, out, err)
+        if check:
+            result.check_returncode()
+        return result
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """The calling thread is on this host in the block: sockets that it opens are the host's."""
+        with inside(self.namespace):
+            yield
+
+    def __repr__(self) -> str:
+        return f"<Host {self.name} {', '.join(self.addresses)}>"
