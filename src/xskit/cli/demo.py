@@ -1,0 +1,263 @@
+"""`xskit demo`: two hosts, an emulated link, real packets, and one table: asked against achieved."""
+
+from __future__ import annotations
+
+import contextlib
+import json as json_module
+import math
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from xskit.emulator.report import DirectionReport, Report
+    from xskit.emulator.settings import DirectionSettings
+    from xskit.lab import Lab, LabLink
+    from xskit.lab.traffic import UdpResult
+
+CONFIDENCE = 0.9999
+PATH_NS = 200_000
+"""What the hosts' own stacks and a sleeping loop may add to an owd measured between sockets."""
+
+OWD, RATE, LOSS = "20ms", "50Mbit", "0.5%"
+PROBE_PACKETS, PROBE_INTERVAL_NS, PROBE_FRAME_BYTES = 10_000, 500_000, 142
+FLOOD_PACKETS, FLOOD_INTERVAL_NS, FLOOD_FRAME_BYTES = 24_000, 120_000, 1_442
+TCP_SECONDS = 3.0
+
+WINDOW_ERROR_NS = 1_000_000
+"""The packets at the ends of the measured window may be late by so much together."""
+LEAST_WINDOW_NS = 500_000_000
+
+
+@dataclass
+class Row:
+    """One line of the table: `within` is None where nothing was asked."""
+
+    what: str
+    asked: str
+    achieved: str
+    allowed: str = ""
+    within: bool | None = None
+
+
+@dataclass
+class Outcome:
+    """What the demo found."""
+
+    rows: list[Row] = field(default_factory=list)
+
+    @property
+    def good(self) -> bool:
+        """No achieved value lies outside what is allowed."""
+        return all(row.within is not False for row in self.rows)
+
+
+def demo(
+    json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
+    spin: Annotated[bool, typer.Option("--spin", help="never sleep: lowest lateness, a whole CPU")] = False,
+    seed: Annotated[int, typer.Option(help="of every random stream")] = 1,
+) -> None:
+    """Show an emulated link at work: ping, owd, loss, rate and TCP between two hosts, asked against achieved.
+
+    Example: xskit demo --json
+    """
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    outcome, report = _run(console, seed=seed, spin=spin)
+    if json:
+        result = {"good": outcome.good, "rows": [asdict(row) for row in outcome.rows], "report": report.as_dict()}
+        print(json_module.dumps(result, indent=2))
+    else:
+        _show(outcome, report)
+    if not (outcome.good and report.valid):
+        raise typer.Exit(1)
+
+
+def _run(console: Any, *, seed: int, spin: bool) -> tuple[Outcome, Report]:
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from xskit.lab import Lab
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress, _laboratory(progress, Lab, seed, spin) as lab:
+        task = progress.add_task("two hosts and a link", total=6)
+        link = lab.link(
+            lab.host("a"), lab.host("b"), name="demo", owd=OWD, rate=RATE, forward={"loss": LOSS}, reverse={"loss": 0}
+        )
+        outcome = _measure(link, lambda step: progress.update(task, description=step, advance=1))
+        report = link.close()
+    assert report is not None
+    _add_engine_rows(outcome, report)
+    return outcome, report
+
+
+@contextlib.contextmanager
+def _laboratory(progress: Progress, make: type[Lab], seed: int, spin: bool) -> Iterator[Lab]:
+    @contextlib.contextmanager
+    def compiling() -> Iterator[None]:
+        task = progress.add_task("the data plane: compiled on the first run, else loaded", total=None)
+        try:
+            yield
+        finally:
+            progress.remove_task(task)
+
+    with make(on_compile=compiling, seed=seed, spin=spin) as lab:
+        yield lab
+
+
+def _measure(link: LabLink, step: Callable[[str], None]) -> Outcome:
+    from xskit.lab import traffic
+
+    a, b = link.hosts
+    outcome = Outcome()
+    step("ping")
+    times = sorted(traffic.ping(a, b, count=5))
+    asked_ns = link.forward.settings.owd + link.reverse.settings.owd
+    outcome.rows.append(_time_row("ping, round trip p50", asked_ns, times))
+    pace = {"packets": PROBE_PACKETS, "interval_ns": PROBE_INTERVAL_NS, "frame_bytes": PROBE_FRAME_BYTES}
+    step("owd and loss, forward")
+    forward = traffic.udp(a, b, **pace)
+    _add_probe_rows(outcome, "forward", link.forward.settings.owd, link.forward.settings.loss, forward)
+    step("owd and loss, reverse")
+    reverse = traffic.udp(b, a, **pace | {"packets": PROBE_PACKETS // 4})
+    _add_probe_rows(outcome, "reverse", link.reverse.settings.owd, link.reverse.settings.loss, reverse)
+    step("rate, overloaded with UDP")
+    flood = traffic.udp(a, b, packets=FLOOD_PACKETS, interval_ns=FLOOD_INTERVAL_NS, frame_bytes=FLOOD_FRAME_BYTES)
+    _add_rate_row(outcome, link.forward.settings, flood)
+    step("a TCP transfer")
+    bps, sender = traffic.tcp(a, b, seconds=TCP_SECONDS)
+    outcome.rows.append(Row("TCP goodput, forward", "for show", f"{bps / 1e6:.1f} Mbit", f"by {sender}"))
+    step("done")
+    return outcome
+
+
+def _time_row(what: str, asked_ns: int, samples_ns: list[int], path_ns: int = 2 * PATH_NS) -> Row:
+    """A median: what was asked must lie between its interval less the path's own time, and its interval."""
+    from xskit.emulator.report_text import duration
+    from xskit.emulator.statistics import median_interval
+    from xskit.units import format_duration
+
+    if not samples_ns:
+        return Row(what, format_duration(asked_ns), "nothing came back", within=False)
+    low, high = median_interval(samples_ns, CONFIDENCE)
+    median = samples_ns[len(samples_ns) // 2]
+    return Row(
+        what,
+        format_duration(asked_ns),
+        f"{median / 1e6:.3f} ms",
+        f"+ {duration(path_ns)} of path",
+        within=low - path_ns <= asked_ns <= high and (math.isinf(high) or median >= asked_ns),
+    )
+
+
+def _add_probe_rows(outcome: Outcome, name: str, owd_ns: int, loss: float, result: UdpResult) -> None:
+    from xskit.emulator.report import LATE_FRACTION, LATE_LEAST_NS
+    from xskit.emulator.report_text import duration
+    from xskit.emulator.statistics import binomial_interval
+    from xskit.units import format_duration, format_probability
+
+    outcome.rows.append(_time_row(f"owd {name} p50", owd_ns, result.owd_ns, PATH_NS))
+    if result.owd_ns:
+        high = result.owd_ns[min(int(0.99 * len(result.owd_ns)), len(result.owd_ns) - 1)]
+        allowed_ns = round(max(LATE_FRACTION * owd_ns, LATE_LEAST_NS)) + PATH_NS
+        outcome.rows.append(
+            Row(
+                f"owd {name} p99",
+                format_duration(owd_ns),
+                f"{high / 1e6:.3f} ms",
+                f"+ {duration(allowed_ns)}",
+                within=owd_ns <= high <= owd_ns + allowed_ns,
+            )
+        )
+    low, up = binomial_interval(result.lost, result.sent, CONFIDENCE)
+    outcome.rows.append(
+        Row(
+            f"loss {name}",
+            format_probability(loss),
+            f"{result.lost / result.sent:.3%}",
+            f"{low:.3%} .. {up:.3%}",
+            within=low <= loss <= up,
+        )
+    )
+    outcome.rows.append(Row(f"reordered {name}", "0", str(result.reordered), "exactly", within=result.reordered == 0))
+
+
+def _add_rate_row(outcome: Outcome, settings: DirectionSettings, flood: UdpResult) -> None:
+    """The rate at which packets came while there was a queue."""
+    from xskit.emulator.statistics import mean_rate_interval
+    from xskit.units import format_rate
+
+    assert settings.rate is not None
+    asked = format_rate(settings.rate)
+    service_ns = flood.frame_bytes * 8_000_000_000 // settings.rate
+    packets, window_ns = flood.saturated(settings.owd + 4 * service_ns + WINDOW_ERROR_NS)
+    if window_ns < LEAST_WINDOW_NS:
+        outcome.rows.append(Row("rate forward", asked, "never saturated for long enough", within=False))
+        return
+    bits = flood.frame_bytes * 8
+    low, high = mean_rate_interval(packets, bits, window_ns, window_error_ns=WINDOW_ERROR_NS)
+    outcome.rows.append(
+        Row(
+            "rate forward, overloaded",
+            asked,
+            f"{packets * bits * 1e3 / window_ns:.3f} Mbit",
+            f"{low / 1e6:.3f} .. {high / 1e6:.3f} Mbit",
+            within=low <= settings.rate <= high,
+        )
+    )
+
+
+def _add_engine_rows(outcome: Outcome, report: Report) -> None:
+    for direction in report.links[0].directions:
+        packets = direction.packets
+        dropped = ", ".join(f"{count} {cause}" for cause, count in packets["dropped"].items()) or "none"
+        outcome.rows.append(
+            Row(
+                f"packets {direction.name}",
+                f"{packets['received']} in",
+                f"{packets['sent']} out, dropped: {dropped}",
+                f"{packets['in_flight']} in flight",
+                within=_balanced(direction),
+            )
+        )
+        late = direction.lateness_ns
+        outcome.rows.append(Row(f"lateness {direction.name}", "0", _lateness(late), "p50 / p99 / p99.9 / max"))
+
+
+def _balanced(direction: DirectionReport) -> bool:
+    packets = direction.packets
+    gone = packets["sent"] + sum(packets["dropped"].values()) + packets["in_flight"]
+    came = packets["received"] + packets["duplicated"] + packets["injected"]
+    return bool(came == gone)
+
+
+def _lateness(late: dict[str, float | None]) -> str:
+    from xskit.emulator.report_text import duration
+
+    return " / ".join(duration(late[key]) for key in ("p50", "p99", "p999", "max"))
+
+
+def _show(outcome: Outcome, report: Report) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 110)
+    table = Table(title="an emulated link between two hosts: asked against achieved", title_justify="left")
+    for name in ("", "asked", "achieved", "allowed (99.99 %)", ""):
+        table.add_column(name)
+    for row in outcome.rows:
+        verdict = {True: "[green]within[/]", False: "[bold red]OUTSIDE[/]", None: ""}[row.within]
+        table.add_row(row.what, row.asked, row.achieved, row.allowed, verdict)
+    console.print(table)
+    for port in report.ports:
+        console.print(f"[dim]port {port.name}: {port.xdp_mode}, {'zero copy' if port.zero_copy else 'copy'}[/]")
+    stalls = sum(worker.host_stalls for worker in report.workers)
+    console.print(f"[dim]host stalls: {stalls}[/]")
+    if not report.valid:
+        console.print(f"[bold red]INVALID: {'; '.join(report.invalid_because)}[/]")
