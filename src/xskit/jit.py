@@ -13,6 +13,7 @@ Rules of the data plane (docs/architecture.md says why):
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -20,7 +21,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -32,7 +33,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 MASK64 = 0xFFFF_FFFF_FFFF_FFFF
 
 
-COMPILED = ("jit.py", "memory.py", "xsk/rings.py", "engine/**/*.py", "stages/**/*.py")
+COMPILED = ("jit.py", "_records.py", "memory.py", "xsk/rings.py", "engine/**/*.py", "stages/**/*.py")
 """Where compiled code lives, and all that it takes constants from."""
 
 
@@ -110,6 +111,18 @@ def compiled(signature: str) -> Callable[[Function], Function]:
     return decorate
 
 
+@contextlib.contextmanager
+def _scalar() -> Iterator[None]:
+    """Compile without vector loops: over packets LLVM would gather and scatter, which is slower than one by one."""
+    config: Any = numba.config
+    before = config.LOOP_VECTORIZE
+    config.LOOP_VECTORIZE = 0
+    try:
+        yield
+    finally:
+        config.LOOP_VECTORIZE = before
+
+
 class _Lazy:
     """A cached entry point that is compiled, or loaded from the cache, when it is first called."""
 
@@ -120,7 +133,8 @@ class _Lazy:
 
     @functools.cached_property
     def compiled(self) -> Callable[..., Any]:
-        return numba.njit(self.signature, nogil=True, error_model="numpy", cache=True)(self.py_func)
+        with _scalar():
+            return numba.njit(self.signature, nogil=True, error_model="numpy", cache=True)(self.py_func)
 
     def __call__(self, *arguments: int) -> Any:
         return self.compiled(*arguments)
@@ -142,7 +156,8 @@ def function_pointer(function: Callable[[int, int, int, int], int], cache: bool 
         _by_pointer[id(function)] = function
         return id(function)
     compiler: Any = numba.cfunc  # its stub knows no options
-    native = compiler(PIPELINE_SIGNATURE, nopython=True, error_model="numpy", cache=cache)(function)
+    with _scalar():
+        native = compiler(PIPELINE_SIGNATURE, nopython=True, error_model="numpy", cache=cache)(function)
     _by_pointer[native.address] = native
     return int(native.address)
 
@@ -193,8 +208,11 @@ if TYPE_CHECKING:
     def last_errno() -> int:
         """The errno of the libc call just made."""
 
-    def record_pointer(dtype: np.dtype[Any]) -> Callable[[int], Any]:
-        """A function address -> struct pointer whose fields are read and written by name."""
+    def record_pointer(dtype: np.dtype[Any], names: Mapping[str, str]) -> Callable[[int], Any]:
+        """A function address -> struct pointer whose fields are read and written by name.
+
+        `names` gives each field a name of its own among all records: where names differ, memory differs.
+        """
 
     def external(name: str, returns: str, *arguments: str) -> Callable[..., int]:
         """A C function of this process, by symbol: no address is compiled in, so callers can be cached."""
@@ -261,9 +279,11 @@ elif not DISABLED:
 
         return types.int64(*[types.int64] * 5), build
 
-    def record_pointer(dtype: np.dtype[Any]) -> Any:
+    from xskit._records import NamedRecord
+
+    def record_pointer(dtype: np.dtype[Any], names: Mapping[str, str]) -> Any:
         """An intrinsic address -> struct pointer whose fields are read and written by name."""
-        record = numba.from_dtype(dtype)
+        record = NamedRecord(dtype, names)
 
         @intrinsic
         def at(_context: Any, _address: Any) -> Any:
@@ -337,7 +357,7 @@ else:
             kind, offset = self._fields[name]
             kind.from_address(self._address + offset).value = float(value) if kind is ctypes.c_double else int(value)
 
-    def record_pointer(dtype: np.dtype[Any]) -> Any:
+    def record_pointer(dtype: np.dtype[Any], names: Mapping[str, str]) -> Any:
         assert dtype.fields is not None
         fields = {name: (_SCALARS[field[0].str[1:]], field[1]) for name, field in dtype.fields.items()}
         return lambda address: _Pointer(address, fields)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import errno
+import inspect
 import mmap
 import os
 from collections.abc import Callable, Iterator
@@ -42,7 +43,10 @@ MADV_POPULATE_WRITE = 23
 
 
 class Record:
-    """A C struct declared by annotations; fields are aligned naturally, in the order in which they are written."""
+    """A C struct declared by annotations; fields are aligned naturally, in the order in which they are written.
+
+    Compiled code takes it that memory reached through one class is not reached through another one, bases excepted.
+    """
 
 
 SomeRecord = TypeVar("SomeRecord", bound=Record)
@@ -68,7 +72,16 @@ def offset_of(record: type[Record], field: str) -> int:
 
 def record_at(record: type[SomeRecord]) -> Callable[[int], SomeRecord]:
     """A function address -> record pointer, for compiled code and for its pure-Python twin."""
-    return record_pointer(layout(record))
+    return record_pointer(layout(record), _field_names(record))
+
+
+def _field_names(record: type[Record]) -> dict[str, str]:
+    """Each field under the name of the class that declares it: what tells compiled code which fields are the same."""
+    return {
+        field: f"{cls.__module__}.{cls.__qualname__}.{field}"
+        for cls in reversed(record.__mro__)
+        for field in inspect.get_annotations(cls)
+    }
 
 
 class _Pointer:

@@ -6,10 +6,21 @@ It never runs full: it has room for every packet that the memory can hold. Times
 from __future__ import annotations
 
 from xskit.engine.packets import INFINITE_NS
-from xskit.jit import as_i64, inlined
+from xskit.jit import inlined
 from xskit.memory import I64, Record, record_at
 
-ENTRY_BYTES = 16
+
+class Entry(Record):
+    """A packet in the ring."""
+
+    time_ns: I64
+    packet: I64  # handle | length << 32
+
+
+entry_at = record_at(Entry)
+
+ENTRY_SHIFT = 4
+ENTRY_BYTES = 1 << ENTRY_SHIFT
 
 
 class Fifo(Record):
@@ -30,11 +41,17 @@ def capacity_for(packets: int) -> int:
 
 
 @inlined
+def entry_of(fifo: Fifo, position: int) -> Entry:
+    """The entry at a free-running index."""
+    return entry_at(fifo.entries + ((position & fifo.mask) << ENTRY_SHIFT))
+
+
+@inlined
 def push(fifo: Fifo, time_ns: int, handle: int, length: int) -> None:
     """Append a packet."""
-    entry = as_i64(fifo.entries + ((fifo.tail & fifo.mask) << 4))
-    entry[0] = time_ns
-    entry[1] = handle | (length << 32)
+    entry = entry_of(fifo, fifo.tail)
+    entry.time_ns = time_ns
+    entry.packet = handle | (length << 32)
     fifo.tail += 1
 
 
@@ -49,13 +66,19 @@ def head_time(fifo: Fifo) -> int:
     """The time of the first packet, INFINITE_NS when there is none."""
     if fifo.head == fifo.tail:
         return INFINITE_NS
-    return as_i64(fifo.entries + ((fifo.head & fifo.mask) << 4))[0]
+    return entry_of(fifo, fifo.head).time_ns
+
+
+@inlined
+def first_time(fifo: Fifo) -> int:
+    """The time of the first packet; there must be one."""
+    return entry_of(fifo, fifo.head).time_ns
 
 
 @inlined
 def head_packet(fifo: Fifo) -> int:
     """handle | length << 32 of the first packet; there must be one."""
-    return as_i64(fifo.entries + ((fifo.head & fifo.mask) << 4))[1]
+    return entry_of(fifo, fifo.head).packet
 
 
 @inlined
@@ -67,4 +90,4 @@ def drop_head(fifo: Fifo) -> None:
 @inlined
 def packet_at_position(fifo: Fifo, position: int) -> int:
     """handle | length << 32 of the packet at an index between head and tail."""
-    return as_i64(fifo.entries + ((position & fifo.mask) << 4))[1]
+    return entry_of(fifo, position).packet

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from xskit.jit import as_i64, as_u8, as_u32, i64, inlined
+from xskit.jit import as_i64, as_u8, i64, inlined
 from xskit.memory import I64, U32, Record, record_at
 
 NIL = 0xFFFF_FFFF
@@ -75,6 +75,15 @@ class FramePool(Record):
 pool_at = record_at(FramePool)
 
 
+class FreeFrame(Record):
+    """One place of the stack."""
+
+    frame: U32
+
+
+free_frame_at = record_at(FreeFrame)
+
+
 @inlined
 def move(pool: FramePool, frame: int, origin: int, target: int) -> None:
     """Debug mode: the frame goes from one owner to another; a frame that was elsewhere is a violation."""
@@ -90,7 +99,7 @@ def move(pool: FramePool, frame: int, origin: int, target: int) -> None:
 @inlined
 def give_frame(pool: FramePool, frame: int) -> None:
     """A frame comes home."""
-    as_u32(pool.frames)[pool.count] = frame
+    free_frame_at(pool.frames + (pool.count << 2)).frame = frame
     pool.count += 1
 
 
@@ -98,7 +107,7 @@ def give_frame(pool: FramePool, frame: int) -> None:
 def take_frame(pool: FramePool) -> int:
     """A free frame; the caller has seen that there is one."""
     pool.count -= 1
-    return i64(as_u32(pool.frames)[pool.count])
+    return i64(free_frame_at(pool.frames + (pool.count << 2)).frame)
 
 
 @inlined

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from xskit.engine.fifo import ENTRY_BYTES, Fifo, capacity_for, drop_head, fifo_at, head_packet, head_time
+from xskit.engine.fifo import ENTRY_BYTES, Fifo, capacity_for, drop_head, fifo_at, first_time, head_packet, head_time
 from xskit.engine.fifo import push as fifo_push
 from xskit.engine.packets import PASS
 from xskit.engine.random import Random, normal, uniform
@@ -82,7 +82,7 @@ def next_time(state: State) -> int:
 def pop(state: State, parameters: Parameters, random: Random, table: int) -> tuple[int, int, int, int]:
     """Let the first packet go."""
     fifo = fifo_at(state.fifo)
-    due = head_time(fifo)
+    due = first_time(fifo)
     packet = head_packet(fifo)
     drop_head(fifo)
     length = packet >> 32

@@ -1,0 +1,69 @@
+"""Record pointers for compiled code, with the promise that makes them fast: fields do not overlap. Used by jit.py only.
+
+LLVM must not keep a field in a register across a store that might have hit it, and for all it knows any store through
+an address might. A C compiler knows from the types: a store to `entry->time_ns` leaves `fifo->tail` alone. Here the
+same is said for records: every access names the field, and two accesses can meet only in the same field of the same
+class (type-based alias analysis, https://llvm.org/docs/LangRef.html#tbaa-metadata). A field that a class inherits is
+its base's. Accesses through plain addresses (as_i64 and the like) name nothing and can meet any.
+
+So a piece of memory is reached through records of one class, or its bases, or through plain addresses, never through
+two unrelated classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils, datamodel, imputils
+
+# Untyped in Numba.
+_numba_datamodel: Any = datamodel
+_numba_imputils: Any = imputils
+_get_record_member: Any = cgutils.get_record_member
+
+
+class NamedRecord(types.Record):
+    """Numba's record type, whose fields know the names by which they are told apart."""
+
+    def __init__(self, dtype: np.dtype[Any], names: Mapping[str, str]) -> None:
+        plain = numba.from_dtype(dtype)
+        fields: Any = [(name, {"type": f.type, "offset": f.offset}) for name, f in plain.fields.items()]
+        super().__init__(fields, plain.size, plain.aligned)
+        self.names = dict(names)
+        self.name = f"{self.name}:{','.join(self.names.values())}"
+
+
+def _meets(module: Any, name: str) -> Any:
+    """The tag of an access to the field of that name."""
+    zero = ir.Constant(ir.IntType(64), 0)
+    root = module.add_metadata(["xskit"])
+    field = module.add_metadata([name, root, zero])
+    return module.add_metadata([field, field, zero])
+
+
+def _place(context: Any, builder: Any, record: NamedRecord, address: Any, field: str) -> Any:
+    kind = context.get_data_type(record.typeof(field))
+    return _get_record_member(builder, address, record.offset(field), kind)
+
+
+def _load_field(context: Any, builder: Any, record: NamedRecord, address: Any, field: str) -> Any:
+    value = builder.load(_place(context, builder, record, address, field))
+    value.set_metadata("tbaa", _meets(builder.module, record.names[field]))
+    return value
+
+
+def _store_field(context: Any, builder: Any, signature: Any, arguments: Any, field: str) -> None:
+    record, kind = signature.args
+    value = context.cast(builder, arguments[1], kind, record.typeof(field))
+    store = builder.store(value, _place(context, builder, record, arguments[0], field))
+    store.set_metadata("tbaa", _meets(builder.module, record.names[field]))
+
+
+_numba_datamodel.register_default(NamedRecord)(_numba_datamodel.models.RecordModel)
+_numba_imputils.lower_getattr_generic(NamedRecord)(_load_field)
+_numba_imputils.lower_setattr_generic(NamedRecord)(_store_field)
