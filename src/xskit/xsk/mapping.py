@@ -13,7 +13,7 @@ import platform
 import socket
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from xskit.abi.xdp import SOL_XDP, MmapOffsets, PageOffset, RingOffsets, SocketOption
 from xskit.memory import Region, map_memory, offset_of, record_view, size_of, unmap_memory
@@ -24,11 +24,9 @@ __all__ = ["MappedRing", "RingSet"]
 
 DESCRIPTOR_BYTES = 16
 ADDRESS_BYTES = 8
-MADV_DONTFORK = mmap.MADV_DONTFORK
 
 _LOCAL = offset_of(Ring, "local") // 8
 _REMOTE = offset_of(Ring, "remote") // 8
-_RECORD_WORDS = _REMOTE + 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
@@ -53,44 +51,45 @@ class MappedRing:
     """One end of one ring.
 
     Args:
-        fd: the socket.
-        page: which ring of the socket.
-        offsets: where the map has its parts (XDP_MMAP_OFFSETS).
+        base: where the memory of the ring begins. It is unmapped by `close` if `mapped_bytes` says how much it is.
+        page: which ring of a socket it is.
+        offsets: where in the memory its parts are (XDP_MMAP_OFFSETS).
         size: entries.
         record: address of the Ring record to fill in.
-
-    Raises:
-        OSError: as mmap(2) says.
     """
 
-    def __init__(self, fd: int, page: PageOffset, offsets: RingOffsets, size: int, record: int) -> None:
+    def __init__(
+        self, base: int, page: PageOffset, offsets: RingOffsets, size: int, record: int, mapped_bytes: int = 0
+    ) -> None:
         self.page = page
         self.size = size
         self.record = record
-        entry_bytes = DESCRIPTOR_BYTES if page in (PageOffset.RX_RING, PageOffset.TX_RING) else ADDRESS_BYTES
-        self._map_bytes = offsets.descriptors + size * entry_bytes
-        self._map = map_memory(self._map_bytes, mmap.MAP_SHARED | mmap.MAP_POPULATE, fd, page)
-        _libc.madvise(self._map, self._map_bytes, MADV_DONTFORK)  # a child's copy would keep the queue busy
-        self._attach(offsets, entry_bytes)
-
-    def _attach(self, offsets: RingOffsets, entry_bytes: int) -> None:
-        base = self._map
+        self._base = base
+        self._mapped_bytes = mapped_bytes
         self._producer = _view(base + offsets.producer, 4, "I")
         self._consumer = _view(base + offsets.consumer, 4, "I")
         self._flags = _view(base + offsets.flags, 4, "I")
-        self._entries = _view(base + offsets.descriptors, self.size * entry_bytes, "Q")
-        self._state = _view(self.record, 8 * _RECORD_WORDS, "q")
-        self._mask = self.size - 1
-        produces = self.page in (PageOffset.FILL_RING, PageOffset.TX_RING)
-        ring = record_view(Ring, self.record)
+        self._entries = _view(base + offsets.descriptors, size * _entry_bytes(page), "Q")
+        self._state = _view(record, size_of(Ring), "q")
+        self._mask = size - 1
+        produces = page in (PageOffset.FILL_RING, PageOffset.TX_RING)
+        ring = record_view(Ring, record)
         ring.producer = base + offsets.producer
         ring.consumer = base + offsets.consumer
         ring.flags = base + offsets.flags
         ring.entries = base + offsets.descriptors
-        ring.size = self.size
+        ring.size = size
         ring.mask = self._mask
         ring.local = self._producer[0] if produces else self._consumer[0]
         ring.remote = self._consumer[0] if produces else self._producer[0]
+
+    @classmethod
+    def map(cls, fd: int, page: PageOffset, offsets: RingOffsets, size: int, record: int) -> Self:
+        """Map a ring of the socket `fd`. Raises OSError as mmap(2) says."""
+        length = offsets.descriptors + size * _entry_bytes(page)
+        base = map_memory(length, mmap.MAP_SHARED | mmap.MAP_POPULATE, fd, page)
+        _libc.madvise(base, length, mmap.MADV_DONTFORK)  # a child's copy would keep the queue busy
+        return cls(base, page, offsets, size, record, length)
 
     def room(self) -> int:
         """Producer: entries that may be written now."""
@@ -144,7 +143,7 @@ class MappedRing:
 
     def addresses(self) -> list[int]:
         """What lies between the indices now, without taking it; an entry the other side has just taken may be in it."""
-        first, step = self._consumer[0], 2 if self.page in (PageOffset.RX_RING, PageOffset.TX_RING) else 1
+        first, step = self._consumer[0], _entry_bytes(self.page) // ADDRESS_BYTES
         return [self._entries[step * ((first + number) & self._mask)] for number in range(self.pending())]
 
     def _publish(self, index: int) -> None:
@@ -162,11 +161,11 @@ class MappedRing:
 
     def close(self) -> None:
         """Unmap; twice is fine. The queue stays busy for as long as any of its rings is mapped."""
-        if self._map:
+        if self._mapped_bytes:
             nothing: memoryview[Any] = memoryview(b"")
             self._producer = self._consumer = self._flags = self._entries = self._state = nothing
-            unmap_memory(self._map, self._map_bytes)
-            self._map = 0
+            unmap_memory(self._base, self._mapped_bytes)
+            self._mapped_bytes = 0
 
 
 class RingSet:
@@ -199,7 +198,7 @@ class RingSet:
             return None
         record = self._records.address + len(self._rings) * RECORD_BYTES
         try:
-            ring = MappedRing(self._handle.fileno(), page, offsets, size, record)
+            ring = MappedRing.map(self._handle.fileno(), page, offsets, size, record)
         except OSError as error:
             raise explain(Call.MAP, error, ring=page.name.removesuffix("_RING")) from error
         self._rings.append(ring)
@@ -213,6 +212,10 @@ class RingSet:
 
 
 RECORD_BYTES = (size_of(Ring) + 63) // 64 * 64
+
+
+def _entry_bytes(page: PageOffset) -> int:
+    return DESCRIPTOR_BYTES if page in (PageOffset.RX_RING, PageOffset.TX_RING) else ADDRESS_BYTES
 
 
 def _view(address: int, size: int, kind: str) -> memoryview[Any]:

@@ -105,9 +105,7 @@ class FramePool:
                 raise FrameError(f"frame {frame} is on the free stack, but its owner is {self.owner(frame).name}")
         for frame, place, owner in places:
             if not 0 <= frame < self.frames:
-                raise FrameError(
-                    f"{place.name} holds frame {frame}, which is not among the {self.frames} of this memory"
-                )
+                raise FrameError(f"{place.name} holds frame {frame}: there are only {self.frames}")
             if frame in seen:
                 raise FrameError(f"frame {frame} is in two places: {seen[frame].name} and {place.name}")
             if self._owners[frame] != owner:

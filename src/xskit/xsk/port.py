@@ -22,10 +22,12 @@ from xskit.abi.xdp import Statistics
 from xskit.bpf.redirect import Outcome
 from xskit.netconf.interfaces import LinkState, Watch, look
 from xskit.netconf.namespaces import Namespace, inside
+from xskit.netconf.netdev import device_features
 from xskit.xsk.attachment import Attachment
 from xskit.xsk.errors import PortError
 from xskit.xsk.opening import FRAMING_BYTES, Mode
 from xskit.xsk.socket import Socket
+from xskit.xsk.traffic import MOST_FRAMES
 from xskit.xsk.umem import Umem
 
 __all__ = ["Port", "PortQueue"]
@@ -56,7 +58,14 @@ class Port:
     """
 
     def __init__(
-        self, name: str, umem: Umem, attachment: Attachment, queues: list[PortQueue], watch: Watch, stack: ExitStack
+        self,
+        name: str,
+        umem: Umem,
+        attachment: Attachment,
+        queues: list[PortQueue],
+        zero_copy_frames: int,
+        watch: Watch,
+        stack: ExitStack,
     ) -> None:
         first = queues[0].receiver
         self.name = name
@@ -71,6 +80,7 @@ class Port:
         self._attachment = attachment
         self._watch = watch
         self._stack = stack
+        self._zero_copy_frames = zero_copy_frames
         self._last: tuple[Statistics, dict[Outcome, int]] | None = None
 
     @classmethod
@@ -127,12 +137,21 @@ class Port:
             for queue in opened:
                 queue.receiver.register(attachment.program)
                 undo.callback(attachment.program.unregister, queue.number)
-            return cls(name, umem, attachment, opened, watch, undo.pop_all())
+            features = device_features(name)
+            segments = features.zero_copy_segments if features else 1
+            return cls(name, umem, attachment, opened, max(1, segments), watch, undo.pop_all())
 
     @property
     def max_length(self) -> int:
         """The longest packet that it sends, in bytes with Ethernet header: MTU + 14 + 4 for a VLAN tag."""
         return self.mtu + FRAMING_BYTES
+
+    @property
+    def max_frames(self) -> int:
+        """The most frames that a packet may take on TX."""
+        if not self.multi_buffer:
+            return 1
+        return self._zero_copy_frames if self.zero_copy else MOST_FRAMES
 
     def state(self) -> LinkState:
         """UP, DOWN or GONE, from any thread."""

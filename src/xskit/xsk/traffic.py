@@ -30,10 +30,14 @@ from xskit.xsk.packet import Packet
 from xskit.xsk.pool import Owner, Place
 from xskit.xsk.umem import Umem
 
-__all__ = ["Circulation", "Traffic"]
+__all__ = ["MOST_FRAMES", "Circulation", "Traffic"]
 
 Sendable = bytes | bytearray | memoryview | Packet
 Descriptor = tuple[int, int, int]
+
+MOST_FRAMES = MAX_SKB_FRAGS + 1
+"""A packet's frames in copy mode: the first goes into the linear part of an skb (xsk_build_skb). A packet of more is
+thrown out as invalid, all of it."""
 
 _STAMP = struct.Struct("=Q")
 _NO_STAMP = bytes(STAMP_BYTES)
@@ -52,12 +56,14 @@ class Circulation:
         self.sending: set[int] = set()
         """Frames that the kernel has to send from."""
         self._target: int | None = None
+        umem.to_fill += 1
 
-    def refill(self, leave_half: bool) -> None:
-        """Keep FILL as full as at first: all the frames that are free then, or half of them."""
+    def refill(self) -> None:
+        """Keep FILL as full as at first: then it gets its share of the free frames, and as many are left to send."""
         pool = self.umem.pool
         if self._target is None:
-            self._target = min(self.fill.size, max(1, pool.free // 2 if leave_half else pool.free))
+            self._target = min(self.fill.size, max(1, pool.free // (self.umem.to_fill + 1)))
+            self.umem.to_fill -= 1
         wanted = min(self._target - len(self.filled), self.fill.room())
         if wanted > 0:
             self._put(pool.take(wanted, Owner.FILL))
@@ -84,6 +90,9 @@ class Circulation:
 
     def abandon(self) -> None:
         """The sockets are closed: what the kernel had is free."""
+        if self._target is None:
+            self._target = 0
+            self.umem.to_fill -= 1
         for frames, owner in ((self.filled, Owner.FILL), (self.sending, Owner.TX)):
             for frame in frames:
                 self.umem.pool.move(frame, owner, Owner.FREE)
@@ -122,7 +131,7 @@ class Traffic:
 
     def prepare(self) -> None:
         """Fill FILL."""
-        self._circulation.refill(leave_half=self._tx is not None)
+        self._circulation.refill()
         if self._circulation.fill.needs_wakeup():
             self._wake_receive()
 
@@ -256,9 +265,9 @@ class Traffic:
                 f"a packet of {length} bytes needs {frames} frames, and this socket has no multi-buffer",
                 remedy="multi_buffer=True on Linux 6.6 or later",
             )
-        if frames > MAX_SKB_FRAGS:
+        if frames > MOST_FRAMES:
             raise UsageError(
-                f"a packet of {length} bytes needs {frames} frames; the kernel sends at most {MAX_SKB_FRAGS}"
+                f"a packet of {length} bytes needs {frames} frames, and the kernel sends at most {MOST_FRAMES} at once"
             )
         return frames
 

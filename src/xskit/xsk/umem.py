@@ -112,6 +112,8 @@ class Umem:
         window = (ctypes.c_char * self.size).from_address(self._region.address)
         self._bytes = memoryview(window).cast("B")
         self._users: list[User] = []
+        self.to_fill = 0
+        """FILL rings on this memory that have not got their share of the pool yet."""
 
     @property
     def address(self) -> int:

@@ -1,0 +1,257 @@
+"""The rings on plain memory: the kernel's side is played by a model, and the indices start where they soon wrap.
+
+Both ends of user space take turns on every ring: the functions for compiled code, and the methods for Python.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from xskit.abi.xdp import PageOffset, RingFlag, RingOffsets
+from xskit.jit import compiled
+from xskit.memory import Region, record_view, size_of
+from xskit.xsk import rings
+from xskit.xsk.mapping import MappedRing
+from xskit.xsk.rings import Ring, ring_at
+
+OFFSETS = RingOffsets(producer=0, consumer=64, flags=128, descriptors=192)
+WRAP = 1 << 32
+ROOM, PUBLISH, AVAILABLE, RELEASE, UNCONSUMED, NEEDS_WAKEUP = range(6)
+WRITE_ADDRESS, READ_ADDRESS, WRITE_DESCRIPTOR, DESCRIPTOR_ADDRESS, DESCRIPTOR_TAIL = range(6, 11)
+
+
+@compiled("int64(int64, int64, int64, int64, int64, int64)")
+def drive(address, operation, a, b, c, d):
+    """One ring function by number: compiled once, or plain Python under NUMBA_DISABLE_JIT=1."""
+    ring = ring_at(address)
+    if operation == 0:
+        return rings.room(ring, a)
+    if operation == 1:
+        rings.publish(ring, a)
+    elif operation == 2:
+        return rings.available(ring, a)
+    elif operation == 3:
+        rings.release(ring, a)
+    elif operation == 4:
+        return rings.unconsumed(ring)
+    elif operation == 5:
+        return 1 if rings.needs_wakeup(ring) else 0
+    elif operation == 6:
+        rings.write_address(ring, a, b)
+    elif operation == 7:
+        return rings.read_address(ring, a)
+    elif operation == 8:
+        rings.write_descriptor(ring, a, b, c, d)
+    elif operation == 9:
+        return rings.descriptor_address(ring, a)
+    elif operation == 10:
+        return rings.descriptor_tail(ring, a)
+    return 0
+
+
+class RingMachine(RuleBasedStateMachine):
+    """A ring in plain memory, and what lies in it according to the model."""
+
+    page = PageOffset.FILL_RING
+
+    def __init__(self):
+        super().__init__()
+        self.memory = Region(4096)
+        self.record = Region(4096)
+        self.model: deque = deque()
+
+    @initialize(size_log2=st.integers(0, 4), before_wrap=st.integers(0, 40))
+    def start(self, size_log2, before_wrap):
+        self.size = 1 << size_log2
+        self.producer = self.memory.array(1, "u4", OFFSETS.producer)
+        self.consumer = self.memory.array(1, "u4", OFFSETS.consumer)
+        self.flags = self.memory.array(1, "u4", OFFSETS.flags)
+        words = 2 if self.page in (PageOffset.RX_RING, PageOffset.TX_RING) else 1
+        self.entries = self.memory.array(self.size * words, "u8", OFFSETS.descriptors)
+        self.producer[0] = self.consumer[0] = (WRAP - before_wrap) % WRAP
+        self.ring = MappedRing(self.memory.address, self.page, OFFSETS, self.size, self.record.address)
+
+    def user(self, operation, a=0, b=0, c=0, d=0):
+        return drive(self.record.address, operation, a, b, c, d)
+
+    def advance(self, index, count):
+        index[0] = (int(index[0]) + count) % WRAP
+
+    @invariant()
+    def indices_agree_with_the_model(self):
+        if hasattr(self, "ring"):
+            assert (int(self.producer[0]) - int(self.consumer[0])) % WRAP == len(self.model)
+            assert self.ring.pending() == len(self.model)
+            assert len(self.ring.addresses()) == len(self.model)
+
+    def teardown(self):
+        self.ring = None
+        self.memory.close()
+        self.record.close()
+
+
+ADDRESSES = st.integers(0, 2**63 - 1)
+LENGTHS = st.integers(0, 2**32 - 1)
+DESCRIPTORS = st.tuples(ADDRESSES, LENGTHS, st.integers(0, 3))
+
+
+class Fill(RingMachine):
+    """We produce addresses; the kernel takes them."""
+
+    page = PageOffset.FILL_RING
+    entry = ADDRESSES
+
+    @rule(wanted=st.integers(0, 40))
+    def room_is_what_the_kernel_left(self, wanted):
+        assert self.user(ROOM, wanted) == min(wanted, self.size - len(self.model))
+        assert self.ring.room() == self.size - len(self.model)
+
+    @rule(data=st.data(), compiled_end=st.booleans())
+    def we_produce(self, data, compiled_end):
+        count = self.user(ROOM, data.draw(st.integers(0, 20))) if compiled_end else self.ring.room()
+        entries = data.draw(st.lists(self.entry, min_size=0, max_size=count))
+        if compiled_end:
+            for number, entry in enumerate(entries):
+                self.write(number, entry)
+            self.user(PUBLISH, len(entries))
+        else:
+            self.put(entries)
+        self.model.extend(entries)
+
+    def write(self, number, entry):
+        self.user(WRITE_ADDRESS, number, entry)
+
+    def put(self, entries):
+        self.ring.put_addresses(entries)
+
+    def entry_at(self, slot):
+        return int(self.entries[slot])
+
+    @rule(wanted=st.integers(0, 20))
+    def the_kernel_consumes(self, wanted):
+        for _ in range(min(wanted, len(self.model))):
+            assert self.entry_at(int(self.consumer[0]) % self.size) == self.model.popleft()
+            self.advance(self.consumer, 1)
+
+    @rule()
+    def unconsumed_is_what_the_kernel_left(self):
+        assert self.user(UNCONSUMED) == len(self.model)
+
+    @rule(flag=st.booleans())
+    def the_kernel_says_whether_it_sleeps(self, flag):
+        self.flags[0] = RingFlag.NEED_WAKEUP if flag else 0
+        assert self.user(NEEDS_WAKEUP) == flag
+        assert self.ring.needs_wakeup() is flag
+
+
+class Tx(Fill):
+    """We produce descriptors; the kernel takes them."""
+
+    page = PageOffset.TX_RING
+    entry = DESCRIPTORS
+
+    def write(self, number, entry):
+        self.user(WRITE_DESCRIPTOR, number, *entry)
+
+    def put(self, entries):
+        self.ring.put_descriptors(entries)
+
+    def entry_at(self, slot):
+        tail = int(self.entries[2 * slot + 1])
+        return int(self.entries[2 * slot]), tail & 0xFFFF_FFFF, tail >> 32
+
+
+class Completion(RingMachine):
+    """The kernel produces addresses; we take them."""
+
+    page = PageOffset.COMPLETION_RING
+    entry = ADDRESSES
+
+    @rule(data=st.data())
+    def the_kernel_produces(self, data):
+        entries = data.draw(st.lists(self.entry, max_size=self.size - len(self.model)))
+        for entry in entries:
+            self.store(int(self.producer[0]) % self.size, entry)
+            self.advance(self.producer, 1)
+        self.model.extend(entries)
+
+    def store(self, slot, entry):
+        self.entries[slot] = entry
+
+    def read(self, number):
+        return self.user(READ_ADDRESS, number)
+
+    def take(self, limit):
+        return self.ring.take_addresses(limit)
+
+    @rule(wanted=st.integers(0, 40))
+    def available_is_what_the_kernel_gave(self, wanted):
+        assert self.user(AVAILABLE, wanted) == min(wanted, len(self.model))
+
+    @rule(wanted=st.integers(0, 20), kept=st.integers(0, 3))
+    def compiled_code_consumes(self, wanted, kept):
+        ready = self.user(AVAILABLE, wanted)
+        assert [self.read(number) for number in range(ready)] == list(self.model)[:ready]
+        taken = max(0, ready - kept)  # it may leave some for later
+        self.user(RELEASE, taken)
+        for _ in range(taken):
+            self.model.popleft()
+
+    @rule(limit=st.integers(0, 20))
+    def python_consumes(self, limit):
+        expected = [self.model.popleft() for _ in range(min(limit, len(self.model)))]
+        assert self.take(limit) == expected
+
+    @precondition(lambda self: self.model)
+    @rule()
+    def looking_takes_nothing(self):
+        first = self.model[0]
+        assert self.ring.addresses()[0] == (first if isinstance(first, int) else first[0])
+
+
+class Rx(Completion):
+    """The kernel produces descriptors; we take them."""
+
+    page = PageOffset.RX_RING
+    entry = DESCRIPTORS
+
+    def store(self, slot, entry):
+        address, length, options = entry
+        self.entries[2 * slot] = address
+        self.entries[2 * slot + 1] = np.uint64(length | options << 32)
+
+    def read(self, number):
+        tail = self.user(DESCRIPTOR_TAIL, number)
+        return self.user(DESCRIPTOR_ADDRESS, number), tail & 0xFFFF_FFFF, tail >> 32
+
+    def take(self, limit):
+        return self.ring.take_descriptors(limit)
+
+
+SETTINGS = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestFill, TestTx, TestCompletion, TestRx = (kind.TestCase for kind in (Fill, Tx, Completion, Rx))
+for case in (TestFill, TestTx, TestCompletion, TestRx):
+    case.settings = SETTINGS
+del case  # or it is collected once more
+
+
+@pytest.mark.parametrize(
+    "page", [PageOffset.FILL_RING, PageOffset.TX_RING, PageOffset.COMPLETION_RING, PageOffset.RX_RING]
+)
+def test_record_is_filled_in_from_the_memory(page):
+    with Region(4096) as memory, Region(4096) as record:
+        memory.array(1, "u4", OFFSETS.producer)[0] = 7
+        memory.array(1, "u4", OFFSETS.consumer)[0] = 5
+        MappedRing(memory.address, page, OFFSETS, 8, record.address)
+        ring = record_view(Ring, record.address, record)
+        produces = page in (PageOffset.FILL_RING, PageOffset.TX_RING)
+        assert (ring.local, ring.remote) == ((7, 5) if produces else (5, 7))
+        assert (ring.size, ring.mask) == (8, 7)
+        assert ring.entries == memory.address + OFFSETS.descriptors
+        assert size_of(Ring) == 64

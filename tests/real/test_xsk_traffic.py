@@ -1,0 +1,416 @@
+"""Packets from one end of a veth pair to the other; in spirit the kernel's own xskxceiver selftest."""
+
+from __future__ import annotations
+
+import errno
+import random
+import select
+import time
+
+import pytest
+
+from tests.real.xsk_veth import collect, completed, ip, kick, numbered, send_raw, two_sockets, veth
+from xskit.abi.xdp import SOL_XDP, DescriptorOption, SocketOption
+from xskit.bpf.redirect import Outcome
+from xskit.errors import UsageError
+from xskit.xsk.headers import udp_packet
+from xskit.xsk.pool import Owner
+from xskit.xsk.port import Port
+from xskit.xsk.socket import Socket
+from xskit.xsk.umem import Umem
+
+pytestmark = pytest.mark.root
+
+MODES = ("native", "generic")
+TX_ONLY = {"rx": 0, "program": None}
+CONTINUES = int(DescriptorOption.PKT_CONTD)
+
+
+@pytest.fixture
+def pair():
+    with veth() as name:
+        yield name
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("frame_size", [2048, 4096])
+def test_all_packets_arrive_unchanged_and_in_order(pair, mode, frame_size):
+    options = {"mode": mode}
+    with two_sockets(options, options, frame_size=frame_size) as (sender, receiver):
+        packets = numbered(1000, 128)
+        got = []
+        for start in range(0, len(packets), 100):
+            assert sender.send(packets[start : start + 100]) == 100
+            got += collect(receiver, 100)
+        assert got == packets
+        sender.flush()
+        assert sender.refused == 0
+        assert receiver.xdp_mode == mode
+        assert sender.umem.check()[Owner.TX] == 0
+        assert receiver.umem.check()[Owner.FILL] == 256 - len(receiver._traffic._batch)
+
+
+def test_one_packet_alone_arrives(pair):
+    with two_sockets() as (sender, receiver):
+        sender.send(numbered(1))
+        assert collect(receiver, 1) == numbered(1)
+
+
+def test_both_directions_in_one_life(pair):
+    with two_sockets() as (left, right):
+        for _ in range(3):
+            left.send(numbered(50))
+            assert collect(right, 50) == numbered(50)
+            right.send(numbered(50, first=50))
+            assert collect(left, 50) == numbered(50, first=50)
+
+
+def test_ten_lives(pair):
+    for _ in range(10):
+        with two_sockets() as (sender, receiver):
+            sender.send(numbered(10))
+            assert collect(receiver, 10) == numbered(10)
+
+
+def test_a_received_packet_goes_out_again_without_a_copy(pair):
+    with two_sockets() as (left, right):
+        left.send(numbered(20))
+        batch = right.receive(timeout=2.0)
+        offsets = [packet.parts[0][0] for packet in batch]
+        batch[0].segments[0][0:6] = b"\x02\0\0\0\0\x09"
+        assert right.send(batch) == len(batch)
+        assert all(packet.gone for packet in batch)
+        returned = collect(left, len(batch))
+        assert returned[0][:6] == b"\x02\0\0\0\0\x09"
+        assert returned[1:] == numbered(20)[1 : len(batch)]
+        right.flush()
+        assert {offset // right.umem.frame_size for offset in offsets}.isdisjoint(right._circulation.sending)
+
+
+def test_a_kept_packet_outlives_the_next_receive_and_others_do_not(pair):
+    with two_sockets() as (sender, receiver):
+        sender.send(numbered(2))
+        first, second = receiver.receive(timeout=2.0)
+        first.keep()
+        sender.send(numbered(1, first=2))
+        assert collect(receiver, 1) == numbered(1, first=2)
+        assert bytes(first) == numbered(1)[0]
+        with pytest.raises(UsageError, match="this packet is gone"):
+            bytes(second)
+        held = receiver.umem.check()[Owner.HELD]
+        first.release()
+        assert receiver.umem.check()[Owner.HELD] == held - 1
+
+
+def test_poll_wakes_for_a_packet_and_only_then(pair):
+    with two_sockets(TX_ONLY, {"tx": 0}) as (sender, receiver):
+        poll = select.poll()
+        poll.register(receiver, select.POLLIN)
+        assert poll.poll(20) == []
+        sender.send(numbered(1))
+        assert poll.poll(2000) == [(receiver.fd, select.POLLIN)]
+
+
+def test_poll_of_a_full_tx_ring_waits_for_completions_to_be_taken(pair):
+    with two_sockets({**TX_ONLY, "tx": 16, "completion": 16}) as (sender, _):
+        descriptors = [(number * 4096, 64, 0) for number in range(16)]
+        send_raw(sender, descriptors)
+        sender._rings.tx.put_descriptors(descriptors)
+        assert kick(sender) == errno.EAGAIN
+        poll = select.poll()
+        poll.register(sender, select.POLLOUT)
+        assert poll.poll(20) == []
+        assert len(completed(sender)) == 16
+        assert poll.poll(2000) == [(sender.fd, select.POLLOUT)]
+
+
+def test_receive_gives_up_after_its_timeout(pair):
+    with two_sockets() as (_, receiver):
+        assert receiver.receive(timeout=0) == []
+        assert receiver.receive(timeout=0.01) == []
+
+
+@pytest.mark.parametrize("frame_size", [2048, 4096])
+def test_invalid_descriptors_are_counted_and_the_next_packet_goes_out(pair, frame_size):
+    size = 64 * frame_size
+    last = size - frame_size
+    with two_sockets(TX_ONLY, frames=64, frame_size=frame_size) as (sender, receiver):
+        sender.umem.view(0, 64)[:] = numbered(1)[0]
+        cases = [  # address, length, options, valid
+            (0, 64, 0, True),
+            (2**64 - 2, 64, 0, False),
+            (0, frame_size + 1, 0, False),
+            (last, 64, 0, True),
+            (size, 64, 0, False),
+            (size - 32, 64, 0, False),
+            (frame_size - 32, 64, 0, False),
+            (2048 - 32, 64, 0, frame_size == 4096),
+            (0, 0, 0, False),
+            (0, 64, 1 << 7, False),
+        ]
+        invalid = 0
+        for address, length, options, valid in cases:
+            invalid += not valid
+            assert send_raw(sender, [(address, length, options)]) == [0]
+            assert send_raw(sender, [(0, 64, 0)]) == [0]
+            completed(sender)
+            got = collect(receiver, 1 + valid)
+            assert len(got) == 1 + valid, (address, length, options)
+            assert got[-1] == numbered(1)[0]
+            assert sender.statistics().tx_invalid_descriptors == invalid
+
+
+def test_the_packet_begins_behind_the_headroom(pair):
+    with two_sockets(receiver={}, headroom=128) as (sender, receiver):
+        sender.send(numbered(5))
+        for packet in receiver.receive(timeout=2.0):
+            assert packet.parts[0][0] % 4096 == 256 + 128
+
+
+def test_a_packet_larger_than_the_frame_is_counted_as_dropped(pair):
+    small = {"multi_buffer": False}
+    with two_sockets(receiver=small, frame_size=2048, headroom=1344) as (sender, receiver):
+        assert receiver.multi_buffer is False
+        assert receiver.umem.capacity == 448
+        sender.send(numbered(7, 440) + numbered(3, 600))
+        assert len(collect(receiver, 10, timeout=0.1)) == 7
+        assert receiver.statistics().rx_dropped == 3
+
+
+def test_a_full_rx_ring_is_counted(pair):
+    with two_sockets(receiver={"rx": 8}) as (sender, receiver):
+        sender.send(numbered(50))
+        sender.flush()
+        assert len(collect(receiver, 50, timeout=0.1)) == 8
+        assert receiver.statistics().rx_ring_full == 42
+
+
+def test_an_empty_fill_ring_is_counted(pair):
+    with two_sockets(receiver={"tx": 0, "fill": 8}) as (sender, receiver):
+        sender.send(numbered(20))
+        sender.flush()
+        assert receiver.statistics().rx_fill_ring_empty == 12
+        assert len(collect(receiver, 20, timeout=0.1)) == 8
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_packets_carry_the_kernels_stamp(pair, mode):
+    with two_sockets(receiver={"mode": mode}) as (sender, receiver):
+        before_ns = time.monotonic_ns()
+        sender.send(numbered(30))
+        got = receiver.receive(timeout=2.0)
+        stamps = [packet.arrived_ns for packet in got]
+        assert before_ns < stamps[0]
+        assert stamps == sorted(stamps)
+        assert stamps[-1] < time.monotonic_ns()
+
+
+def test_a_frame_keeps_no_stamp_of_an_earlier_packet(pair):
+    with two_sockets(receiver={"tx": 0, "fill": 1}) as (sender, receiver):
+        sender.send(numbered(1))
+        (packet,) = receiver.receive(timeout=2.0)
+        offset = packet.parts[0][0]
+        assert packet.arrived_ns
+        assert receiver.umem.read(offset - 8, 8) == bytes(8)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("frame_size", "frames"), [(4096, 3), (2048, 6)])
+def test_a_jumbo_packet_is_one_packet_both_ways(mode, frame_size, frames):
+    options = {"mode": mode}
+    with veth(mtu=9000), two_sockets(options, options, frame_size=frame_size) as (left, right):
+        packets = numbered(10, 9014)
+        assert left.send(packets) == 10
+        batch = right.receive(timeout=2.0, limit=10)
+        assert [packet.length for packet in batch] == [9014] * len(batch)
+        assert {len(packet.segments) for packet in batch} == {frames}
+        assert [bytes(packet) for packet in batch] == packets[: len(batch)]
+        right.send(batch)
+        assert collect(left, len(batch)) == packets[: len(batch)]
+        right.flush()
+        right.receive(timeout=0)
+        assert right.umem.check()[Owner.TX] == 0
+
+
+def test_a_jumbo_packet_without_multi_buffer_is_dropped_and_cannot_be_sent():
+    with veth(mtu=9000), two_sockets(receiver={"multi_buffer": False}) as (sender, receiver):
+        sender.send(numbered(1, 9014) + numbered(1))
+        assert collect(receiver, 2, timeout=0.1) == numbered(1)
+        assert receiver.statistics().rx_dropped == 1
+        with pytest.raises(UsageError, match="needs 3 frames, and this socket has no multi-buffer"):
+            receiver.send(numbered(1, 9014))
+
+
+def test_eighteen_fragments_go_out_and_nineteen_are_invalid(pair):
+    piece = 64
+    packet = udp_packet(length=18 * piece)
+    with two_sockets(TX_ONLY) as (sender, receiver):
+        for number in range(18):
+            sender.umem.view(number * 4096, piece)[:] = packet[number * piece : (number + 1) * piece]
+        fragments = [(number * 4096, piece, CONTINUES) for number in range(18)]
+        assert send_raw(sender, [*fragments, (18 * 4096, piece, 0)]) == [0]
+        assert len(completed(sender)) == 19
+        assert sender.statistics().tx_invalid_descriptors == 19
+        assert send_raw(sender, [*fragments[:17], (17 * 4096, piece, 0)]) == [0]
+        assert len(completed(sender)) == 18
+        assert collect(receiver, 2, timeout=0.2) == [packet]
+        with pytest.raises(UsageError, match="needs 19 frames, and the kernel sends at most 18 at once"):
+            sender.send([bytes(18 * sender.umem.capacity + 1)])
+
+
+@pytest.mark.parametrize("broken", [(10**12, 64), (4096 - 8, 64), (4096, 0)])
+def test_a_packet_with_a_broken_fragment_is_dropped_whole(pair, broken):
+    with two_sockets(TX_ONLY) as (sender, receiver):
+        sender.umem.view(0, 64)[:] = numbered(1)[0]
+        send_raw(sender, [(0, 64, CONTINUES), (*broken, CONTINUES), (8192, 64, 0), (0, 64, 0)])
+        assert collect(receiver, 2, timeout=0.2) == numbered(1)
+        assert sender.statistics().tx_invalid_descriptors > 0
+
+
+def test_unaligned_frames_of_an_odd_size(pair):
+    with two_sockets(frames=200, frame_size=3000, unaligned=True) as (left, right):
+        left.send(numbered(90, 1000))
+        assert collect(right, 90) == numbered(90, 1000)
+        right.send(packet.keep() for packet in right.receive(timeout=0))
+        right.send(numbered(30, 1400))
+        assert collect(left, 30) == numbered(30, 1400)
+        assert left.umem.check()[Owner.HELD] <= 30
+
+
+def test_two_queues_share_one_memory():
+    sent = {queue: numbered(40, first=100 * queue) for queue in (0, 1)}
+    with (
+        veth(rx_queues=2, tx_queues=2),
+        Umem(frames=256) as memory,
+        Umem(frames=512, debug=True) as umem,
+        Port.open("vb", umem, mode="native") as port,
+        Socket("va", 0, umem=memory, **TX_ONLY) as zero,
+        Socket("va", 1, umem=memory, shared=zero, **TX_ONLY) as one,
+    ):
+        for queue in port.queues:
+            assert queue.receiver.receive(timeout=0) == []
+        zero.send(sent[0])
+        one.send(sent[1])
+        for queue in port.queues:
+            assert collect(queue.receiver, 40) == sent[queue.number]
+        umem.check()
+
+
+def test_one_queue_shared_by_two_sockets(pair):
+    with (
+        Umem(frames=256, debug=True) as umem,
+        Umem(frames=256) as memory,
+        Socket("va", umem=umem, **TX_ONLY) as first,
+        Socket("va", umem=umem, shared=first, **TX_ONLY) as second,
+        Socket("vb", umem=memory) as receiver,
+    ):
+        assert second.completion_ring is None
+        first.send(numbered(10))
+        second.send(numbered(10, first=10))
+        assert collect(receiver, 20) == numbered(20)
+        second.flush()
+        assert umem.check()[Owner.FREE] == 256
+        first.close()
+        assert second.fd == -1
+
+
+def test_the_program_gives_packets_to_the_socket_registered_last(pair):
+    with Umem(frames=256) as umem, Umem(frames=256) as other, Socket("va", umem=other, **TX_ONLY) as sender:
+        port = Port.open("vb", umem)
+        receiver = port.queues[0].receiver
+        receiver.receive(timeout=0)
+        sender.send(numbered(5))
+        assert collect(receiver, 5) == numbered(5)
+        port._attachment.program.unregister(0)
+        sender.send(numbered(4))
+        sender.flush()
+        assert receiver.receive(timeout=0.02) == []
+        assert port.outcomes() == {Outcome.REDIRECTED: 5, Outcome.PASSED: 4, Outcome.UNSTAMPED: 0}
+        port.close()
+
+
+def test_the_budget_of_one_sendto(pair):
+    with two_sockets({**TX_ONLY, "tx": 256}) as (sender, _):
+        assert sender.transmit_budget in (256, None)
+        sender._socket.setsockopt(SOL_XDP, SocketOption.MAX_TX_SKB_BUDGET, 32)
+        sender._rings.tx.put_descriptors([(number * 4096, 64, 0) for number in range(100)])
+        left, answers = [], []
+        while pending := sender._rings.tx.pending():
+            answers.append(kick(sender))
+            left.append(pending)
+        assert left == [100, 68, 36, 4]
+        assert answers == [errno.EAGAIN] * 3 + [0]
+
+
+def test_completions_that_are_not_taken_stop_the_sender(pair):
+    with two_sockets({**TX_ONLY, "completion": 16}) as (sender, receiver):
+        assert sender.send(numbered(40)) == 40
+        assert collect(receiver, 40) == numbered(40)
+        sender.flush()
+        sender._rings.tx.put_descriptors([(number * 4096, 64, 0) for number in range(40)])
+        assert [kick(sender) for _ in range(3)] == [errno.EAGAIN] * 3
+        assert sender._rings.tx.pending() == 24
+
+
+def test_each_refused_packet_is_counted_once(pair):
+    with two_sockets() as (sender, receiver):
+        longest, too_long, runt = numbered(1, 1518)[0], numbered(1, 1519)[0], bytes(13)
+        sender.send([too_long, longest, runt, runt, *numbered(3), too_long])
+        sender.flush()
+        assert sender.refused == 4
+        assert collect(receiver, 4) == [longest, *numbered(3)]
+        assert sender.umem.check()[Owner.TX] == 0
+        ip("-n", pair, "link", "set", "dev", "vb", "down")  # no carrier
+        sender.send(numbered(5))
+        sender.flush()
+        assert sender.refused == 9
+
+
+def test_more_packets_than_frames_are_sent_as_frames_come_back(pair):
+    with two_sockets({**TX_ONLY, "tx": 32}, frames=16) as (sender, receiver):
+        assert sender.send(numbered(200)) == 200
+        sender.flush()
+        assert sender.umem.check()[Owner.FREE] == 16
+        assert len(collect(receiver, 200, timeout=0.1)) >= 8
+
+
+def test_send_stops_where_no_frame_is_left(pair):
+    with two_sockets(frames=8) as (left, right):
+        left.send(numbered(4))
+        kept = [packet.keep() for packet in right.receive(timeout=2.0)]
+        kept += [packet.keep() for packet in right.receive(timeout=0)]
+        right.umem.pool.take(right.umem.pool.free, Owner.HELD)
+        assert right.send([b"x" * 60, b"y" * 60]) == 0
+        assert right.send(kept) == len(kept) == 4
+
+
+def test_nothing_is_lost_in_a_thousand_random_steps(pair):
+    dice = random.Random(7)
+    with two_sockets(frames=96) as ends:
+        kept = []
+        for step in range(1000):
+            sock = dice.choice(ends)
+            match dice.randrange(5):
+                case 0 | 1:
+                    sock.send(numbered(dice.randrange(20), dice.choice([64, 300, 1500]), first=step))
+                case 2:
+                    batch = sock.receive(timeout=0, limit=dice.randrange(1, 70))
+                    kept += [(sock, packet.keep()) for packet in batch if dice.random() < 0.2]
+                case 3 if kept:
+                    owner, packet = kept.pop(dice.randrange(len(kept)))
+                    if dice.random() < 0.5 or not owner.send([packet]):
+                        packet.release()
+                case 4:
+                    sock.flush()
+        for sock in ends:
+            sock.flush()
+            counts = sock.umem.check()
+            assert sum(counts.values()) == 96
+            assert counts[Owner.TX] == counts[Owner.COMPLETION] == 0
+        for _, packet in kept:
+            packet.release()
+        memories = [sock.umem for sock in ends]
+        for sock in ends:
+            sock.close()
+        for umem in memories:
+            assert umem.check()[Owner.FREE] == 96
