@@ -200,6 +200,7 @@ class Emulator:
                 horizon_ns=horizon_ns,
                 seed=self.engine.seed,
                 finish_checksums=not ingress.owned,
+                owd_base_ns=settings.owd_base_ns,
             )
             self._closing.callback(live.close)
             first += share.frames
@@ -300,11 +301,15 @@ class Emulator:
         return report
 
     def _link_reports(self, snapshots: Sequence[Snapshot]) -> list[LinkReport]:
-        statistics: dict[int, Any] = {}
-        for worker, snapshot in zip(self._workers, snapshots, strict=True):
-            statistics |= dict(zip(map(id, worker.directions), snapshot.statistics, strict=True))
+        found = {
+            id(live): (statistics, achieved)
+            for worker, snapshot in zip(self._workers, snapshots, strict=True)
+            for live, statistics, achieved in zip(
+                worker.directions, snapshot.statistics, snapshot.achieved, strict=True
+            )
+        }
         return [
-            LinkReport(name, [direction.report(statistics[id(direction.live)]) for direction in link.directions])
+            LinkReport(name, [direction.report(*found[id(direction.live)]) for direction in link.directions])
             for name, link in self.links.items()
         ]
 

@@ -13,6 +13,7 @@ from xskit.emulator.sizing import DirectionPlan, check_capacity
 from xskit.engine.clock import monotonic_ns
 from xskit.engine.live import LiveDirection
 from xskit.engine.pipeline import Statistics
+from xskit.engine.records import Direction
 from xskit.engine.thread import WorkerThread
 from xskit.stages.bottleneck import Overhead, server_parameters
 
@@ -76,7 +77,8 @@ class LinkDirection:
                 remedy="start the link with the longest owd and jitter that it will have",
             )
         assert self._worker is not None
-        self._worker.update(self.live, settings.stages(), monotonic_ns() if at_ns is None else at_ns)
+        moment = monotonic_ns() if at_ns is None else at_ns
+        self._worker.update(self.live, settings.stages(), moment, owd_base_ns=settings.owd_base_ns)
         self.settings = settings
         self.rate = SaturatedRate()
 
@@ -90,9 +92,11 @@ class LinkDirection:
         wire = counters.sent_bytes + counters.sent * server["overhead"]
         self.rate.add(counters.clock_ns, wire, state.idle_starts, state.packets > 0)
 
-    def report(self, statistics: Statistics) -> DirectionReport:
+    def report(self, statistics: Statistics, achieved: Direction) -> DirectionReport:
         """Asked against achieved, from a snapshot."""
-        return direction_report(self.name, self.settings.asked(), statistics, self.live.pipeline.kinds, self.rate.bps)
+        return direction_report(
+            self.name, self.settings.asked(), statistics, achieved, self.live.pipeline.kinds, self.rate.bps
+        )
 
 
 class Link:

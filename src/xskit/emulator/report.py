@@ -16,6 +16,7 @@ from xskit import units
 from xskit.engine import histogram
 from xskit.engine.packets import CAUSES, DropCause
 from xskit.engine.pipeline import Statistics
+from xskit.engine.records import Direction
 from xskit.engine.stage import StageKind
 
 SCHEMA = "xskit.report/1"
@@ -105,10 +106,14 @@ def direction_report(
     name: str,
     asked: dict[str, Any],
     statistics: Statistics,
+    since: Direction,
     kinds: Sequence[StageKind],
     rate_bps: float | None,
 ) -> DirectionReport:
-    """The report of a direction from one snapshot of its numbers."""
+    """The report of a direction from one snapshot of its numbers.
+
+    What was achieved counts since the last update, or the start; packets and bytes count since the start.
+    """
     counters = statistics.counters
     drops = statistics.dropped()
     names = [DropCause(n).name.lower() if n in DropCause._value2member_map_ else str(n) for n in range(CAUSES)]
@@ -128,9 +133,12 @@ def direction_report(
         "dropped": {names[n]: size for n, (_, size) in enumerate(drops) if size},
         "in_flight": counters.in_flight_bytes,
     }
-    lost, offered = drops[DropCause.LOSS][0], counters.received - drops[DropCause.MEMORY_FULL][0]
-    offered -= drops[DropCause.SUPER_PACKET][0] + drops[DropCause.TOO_MANY_FRAGMENTS][0]
-    owd = histogram.quantiles(statistics.owd(), (0.5, 0.99))
+    lost, offered = drops[DropCause.LOSS][0] - since.since_lost, counters.received - since.since_received
+    if not since.updates:  # what was dropped before the first stage never met it
+        early = (DropCause.MEMORY_FULL, DropCause.SUPER_PACKET, DropCause.TOO_MANY_FRAGMENTS)
+        offered -= sum(drops[cause][0] for cause in early)
+    beyond = histogram.quantiles(statistics.owd(), (0.5, 0.99))
+    owd = [None if value is None else value + since.owd_base_ns for value in beyond]
     late = statistics.lateness()
     quantiles = histogram.quantiles(late, (0.5, 0.99, 0.999))
     return DirectionReport(

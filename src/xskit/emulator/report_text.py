@@ -41,7 +41,7 @@ def _quality(report: Report) -> Table:
             name,
             direction.name,
             _owd(asked),
-            f"{duration(owd['p50'])} / {duration(owd['p99'])}",
+            f"{precise(owd['p50'])} / {precise(owd['p99'])}",
             "unlimited" if asked["rate_bps"] is None else units.format_rate(asked["rate_bps"]),
             rate(achieved["rate_bps"]),
             units.format_probability(asked["loss"]),
@@ -104,6 +104,13 @@ def duration(value_ns: float | None) -> str:
         if value_ns >= size:
             return f"{value_ns / size:.3g} {unit}" if value_ns / size < 100 else f"{value_ns / size:.0f} {unit}"
     return f"{value_ns:.0f} ns"
+
+
+def precise(value_ns: float | None) -> str:
+    """A measured owd, to the microsecond or better."""
+    if value_ns is None:
+        return "-"
+    return f"{value_ns / 1e6:.3f} ms" if value_ns >= 1e6 else f"{value_ns / 1e3:.1f} us"
 
 
 def rate(value_bps: float | None) -> str:

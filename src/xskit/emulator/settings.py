@@ -88,6 +88,11 @@ class DirectionSettings(_Strict):
         return [Loss(self.loss), bottleneck, delay(self.owd, self.jitter, jitter)]
 
     @property
+    def owd_base_ns(self) -> int:
+        """What every packet takes at least: deviations from it are measured finely. 0 where jitter may undercut it."""
+        return 0 if self.jitter else self.owd
+
+    @property
     def longest_owd_ns(self) -> int:
         """The longest that the delay stage may hold a packet, in ns."""
         extent = NORMAL_EXTENT if self.jitter_distribution == "normal" else 1

@@ -86,6 +86,7 @@ class LiveDirection:
         seed: int,
         stamped: bool = True,
         finish_checksums: bool = False,
+        owd_base_ns: int = 0,
     ) -> None:
         self.name = name
         self.frames = frames
@@ -122,6 +123,7 @@ class LiveDirection:
         direction.capacity_frames = frames.capacity
         direction.max_length, direction.max_frames = limits.max_length, limits.max_frames
         direction.rx_batch = self.records + batch
+        direction.owd_base_ns = direction.coming_base_ns = owd_base_ns
         for number, end in enumerate(receive):
             queue = record_view(Ingress, self.records + ingress + number * INGRESS_BYTES)
             queue.rx, queue.fill, queue.fd, queue.kick = end.rx, end.fill, end.fd, int(end.zero_copy)
@@ -153,6 +155,11 @@ class LiveDirection:
     def egress(self, number: int = 0) -> Egress:
         """The live record of an egress queue."""
         return record_view(Egress, self.records + self._egress + number * EGRESS_BYTES)
+
+    def achieved(self, records: np.ndarray[Any, Any] | None = None) -> Direction:
+        """The direction's record, live or from a snapshot: since when, and from what base, things are measured."""
+        base = self.records if records is None else int(records.ctypes.data)
+        return record_view(Direction, base, records)
 
     def census(self) -> dict[str, list[int]]:
         """Every frame of this direction by where it is, found by walking; only while the worker stands still.

@@ -67,6 +67,12 @@ class Direction(Record):
     turn: I64  # egress queue whose turn it is
     rx_batch: I64  # address of BATCH Arrival records
     rotate: I64  # ingress queue that is read first
+    updates: I64  # updates seen: each begins the measurement of what was achieved anew
+    owd_base_ns: I64  # what the owd histogram counts from
+    coming_base_ns: I64  # the same after the next update
+    since_ns: I64  # only packets that arrived from here on are in the owd histogram
+    since_received: I64  # counters when that began
+    since_lost: I64
 
 
 class Worker(Record):

@@ -15,7 +15,7 @@ import numpy as np
 
 from xskit.engine.live import LiveDirection
 from xskit.engine.pipeline import Statistics
-from xskit.engine.records import PIPELINES, SNAPSHOT, Worker
+from xskit.engine.records import PIPELINES, SNAPSHOT, Direction, Worker
 from xskit.engine.stage import Stage
 from xskit.engine.worker import CONTROL, STOP, run_worker
 from xskit.jit import load_word, store_word
@@ -53,6 +53,7 @@ class Snapshot:
     worker: WorkerFacts
     statistics: list[Statistics]
     outstanding: list[int]
+    achieved: list[Direction]
 
 
 class WorkerThread:
@@ -199,6 +200,7 @@ class WorkerThread:
             worker=self._facts(worker),
             statistics=[d.statistics(copies[2 * n]) for n, d in enumerate(self.directions)],
             outstanding=[d.outstanding(copies[2 * n + 1]) for n, d in enumerate(self.directions)],
+            achieved=[d.achieved(copies[2 * n + 1]) for n, d in enumerate(self.directions)],
         )
 
     def _facts(self, worker: Worker) -> WorkerFacts:
@@ -216,7 +218,9 @@ class WorkerThread:
             elapsed_ns=ended - worker.started_ns if worker.started_ns else 0,
         )
 
-    def update(self, direction: LiveDirection, stages: Sequence[Stage], effective_ns: int) -> None:
+    def update(
+        self, direction: LiveDirection, stages: Sequence[Stage], effective_ns: int, *, owd_base_ns: int = 0
+    ) -> None:
         """New parameters for a direction from a logical time on; returns when they are in force, or wait for it.
 
         One update may wait for its time; another one waits until that has come.
@@ -224,6 +228,7 @@ class WorkerThread:
         with self._lock:
             while direction.pipeline.pending and self.running:
                 time.sleep(0.0005)
+            direction.view.coming_base_ns = owd_base_ns
             direction.pipeline.stage_update(stages, effective_ns)
             direction.stages = list(stages)
             self._ask(PIPELINES)

@@ -101,8 +101,11 @@ def write_packet(direction: Direction, tx: Ring, descriptors: int, handle: int) 
     while frame != NIL:
         part = packet_line(direction.table, frame)
         following = i64(part.fragment)
-        part.owner = handle
-        part.state = LAST if following == NIL else 0
+        if following == NIL:  # all that `reap` needs: the first frame may be home, and full again, before the last
+            part.length = packet_line(direction.table, handle).length
+            part.state = LAST
+        else:
+            part.state = 0
         options = 0 if following == NIL else 1
         write_descriptor(tx, descriptors, part.address - direction.base, part.span, options)
         move(pool, frame, 2, 3)
@@ -117,8 +120,9 @@ def record_times(direction: Direction, exit_fifo: Fifo, first: int, taken: int, 
     for position in range(first, first + taken):
         entry = as_i64(exit_fifo.entries + ((position & exit_fifo.mask) << 4))
         add(direction.lateness, now_ns - entry[0])
-        packet = packet_line(direction.table, entry[1] & 0xFFFF_FFFF)
-        add(direction.owd, now_ns - packet.arrived_ns)
+        arrived_ns = packet_line(direction.table, entry[1] & 0xFFFF_FFFF).arrived_ns
+        if arrived_ns >= direction.since_ns:
+            add(direction.owd, now_ns - arrived_ns - direction.owd_base_ns)
 
 
 @inlined
@@ -184,9 +188,7 @@ def mark_refused(direction: Direction, egress: Egress) -> None:
     unconsumed(tx)
     position = (tx.remote - 1) & INDEX_MASK
     address = as_i64(tx.entries + ((position & tx.mask) << 4))[0]
-    frame = address >> direction.frame_shift
-    packet = packet_line(direction.table, i64(packet_line(direction.table, frame).owner))
-    packet.state |= REFUSED
+    packet_line(direction.table, address >> direction.frame_shift).state |= REFUSED
 
 
 @inlined
@@ -203,10 +205,9 @@ def reap(direction: Direction, egress: Egress) -> int:
         frame = read_address(completion, number) >> direction.frame_shift
         part = packet_line(table, frame)
         if part.state & LAST:
-            packet = packet_line(table, i64(part.owner))
-            length = i64(packet.length)
+            length = i64(part.length)
             egress.outstanding_packets -= 1
-            if packet.state & REFUSED:
+            if part.state & REFUSED:
                 count_drop(counters, TX_REFUSED, length)
             else:
                 counters.sent += 1

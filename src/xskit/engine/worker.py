@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from xskit.engine.clock import read_clock, wait
 from xskit.engine.fifo import count, fifo_at
-from xskit.engine.packets import INFINITE_NS, counters_at
+from xskit.engine.histogram import BUCKETS
+from xskit.engine.packets import INFINITE_NS, Counters, DropCause, counters_at
+from xskit.engine.pipeline import pipe_at
 from xskit.engine.receive import INGRESS_BYTES, receive, refill, stamp
 from xskit.engine.records import (
     LONGEST_SLEEP_NS,
@@ -41,6 +43,7 @@ from xskit.memory import offset_of
 
 STOP = offset_of(Worker, "stop")
 CONTROL = offset_of(Worker, "control")
+LOSS = int(DropCause.LOSS)
 
 
 @inlined
@@ -60,20 +63,34 @@ def gather(direction: Direction) -> int:
 
 
 @inlined
+def measure_anew(direction: Direction, counters: Counters) -> None:
+    """An update took force: what is achieved counts from there on."""
+    direction.updates = counters.updates
+    direction.since_ns = pipe_at(direction.block).effective_ns
+    direction.owd_base_ns = direction.coming_base_ns
+    direction.since_received = counters.received
+    direction.since_lost = as_i64(counters.drops)[2 * LOSS]
+    buckets = as_i64(direction.owd)
+    for bucket in range(BUCKETS):
+        buckets[bucket] = 0
+
+
+@inlined
 def turn(direction: Direction, control: int, scratch: int) -> int:
     """One turn of a direction; returns how much was done."""
     entries = gather(direction)
     now_ns = read_clock(scratch)
     if entries > 0:
         stamp(direction, entries, now_ns)
-    ran = entries > 0 or now_ns >= direction.next_ns or control != 0
-    if ran:
+    if entries > 0 or now_ns >= direction.next_ns or control != 0:
         direction.next_ns = call_pointer(direction.run, direction.block, direction.rx_batch, entries, now_ns)
-        counters_at(direction.counters).clock_ns = now_ns
+        counters = counters_at(direction.counters)
+        counters.clock_ns = now_ns
+        if counters.updates != direction.updates:
+            measure_anew(direction, counters)
     sent = transmit(direction, scratch)
     reaped = collect(direction, now_ns)
-    if ran or reaped > 0:
-        refill(direction)
+    refill(direction)  # always: frames also come home by drops, and FILL may have got room meanwhile
     return entries + sent + reaped
 
 
