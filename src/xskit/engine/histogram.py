@@ -5,6 +5,7 @@ Values below 64 ns have a bucket each. Bucket widths double with every octave, a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,20 +43,19 @@ def lowest(bucket: int) -> int:
 
 
 def quantiles(counts: np.ndarray[Any, Any], fractions: Sequence[float]) -> list[float | None]:
-    """The values below which these fractions of all counted values lie; None where nothing was counted.
+    """The smallest values that these fractions of all counted values do not exceed; None where nothing was counted.
 
-    Inside a bucket values are taken as evenly spread, so the error is at most half a bucket: 1.6 %.
+    Known by their buckets, of which they are the middle: the error is at most half a bucket, 1.6 %, below 64 ns none.
     """
     total = int(counts.sum())
     if total == 0:
         return [None] * len(fractions)
-    below = np.cumsum(counts)
+    up_to = np.cumsum(counts)
     found: list[float | None] = []
     for fraction in fractions:
-        rank = fraction * total
-        bucket = min(int(np.searchsorted(below, rank, side="left")), len(counts) - 1)
-        inside = (rank - (below[bucket] - counts[bucket])) / max(int(counts[bucket]), 1)
-        found.append(lowest(bucket) + inside * (lowest(bucket + 1) - lowest(bucket)))
+        rank = min(max(math.ceil(fraction * total), 1), total)
+        bucket = int(np.searchsorted(up_to, rank, side="left"))
+        found.append((lowest(bucket) + lowest(bucket + 1) - 1) / 2)
     return found
 
 
