@@ -12,6 +12,7 @@ SIOCGIFHWADDR = 0x8927
 SIOCETHTOOL = 0x8946
 
 ETHTOOL_GDRVINFO = 0x03
+ETHTOOL_GLINK = 0x0A
 ETHTOOL_GSTRINGS = 0x1B
 ETHTOOL_GSSET_INFO = 0x37
 ETHTOOL_GFEATURES = 0x3A
@@ -25,6 +26,7 @@ ETHTOOL_F_UNSUPPORTED = 1  # result of SFEATURES: some of the bits cannot be cha
 ETHTOOL_F_WISH = 2  # result of SFEATURES: noted, but not all of it is active
 
 INTERFACE_REQUEST = struct.Struct("=16sQ16x")  # ifreq, with a pointer
+LINK = struct.Struct("=II")  # ethtool_value: command, carrier
 DRIVER_INFO = struct.Struct("=I32s32s32s32s32s12xIIIII")  # ethtool_drvinfo
 SET_INFO = struct.Struct("=IIQI")  # ethtool_sset_info for one set
 STRINGS_HEADER = struct.Struct("=III")  # ethtool_gstrings: command, set, length

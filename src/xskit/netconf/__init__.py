@@ -5,5 +5,6 @@ changes/                the kinds of change: namespaces, veth pairs, addresses, 
 namespaces  interfaces  facts, and the calling thread's way into a network namespace
 processes               commands inside a network namespace
 privileges              which capabilities are missing
+subnets                 which IPv4 networks are in use
 netlink  ethtool        how the kernel is asked
 """

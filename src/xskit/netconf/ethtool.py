@@ -15,7 +15,7 @@ from socket import socket
 
 from xskit.abi import ethtool as abi
 
-__all__ = ["ALIASES", "Feature", "driver", "features", "matching", "queues", "set_features"]
+__all__ = ["ALIASES", "Feature", "carrier", "driver", "features", "matching", "queues", "set_features"]
 
 #: ethtool(8)'s words and the kernel features they stand for (ethtool.c, off_flag_def).
 ALIASES = {
@@ -101,6 +101,15 @@ def queues(control: socket, interface: str) -> tuple[int, int] | None:
         return None
     *_, rx, tx, _, combined = abi.CHANNELS.unpack(answer)
     return rx + combined, tx + combined
+
+
+def carrier(control: socket, interface: str) -> bool | None:
+    """Whether there is a carrier now, or None where the driver does not say (or the interface is gone)."""
+    try:
+        answer = _call(control, interface, abi.LINK.pack(abi.ETHTOOL_GLINK, 0))
+    except OSError:
+        return None
+    return bool(abi.LINK.unpack(answer)[1])
 
 
 def driver(control: socket, interface: str) -> str:

@@ -10,6 +10,7 @@ import errno
 import fcntl
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ __all__ = [
     "set_up",
 ]
 
+_LOOK_EVERY_S = 0.001
 _NAME_AND_FLAGS = struct.Struct("=16sH22x")  # ifreq with ifr_flags
 _NAME_AND_NUMBER = struct.Struct("=16si20x")  # ifreq with ifr_mtu
 
@@ -68,7 +70,7 @@ class Interface:
     """What the kernel says of one interface.
 
     `mtu` and `max_mtu` in bytes without the Ethernet header. `rx_queues` and `tx_queues` are those in use
-    (channels), not those allocated. `kind` is "veth", "bridge", ... and "" for hardware; `driver` is what ethtool -i shows.
+    (channels), not those allocated. `kind` is "veth", "bridge", ... and "" for hardware; `driver` as in ethtool -i.
     """
 
     name: str
@@ -206,13 +208,25 @@ class Watch:
         self.close()
 
     def state(self, name: str) -> LinkState:
-        """UP when it is up and has a carrier, DOWN when not, GONE when there is no such interface."""
+        """UP when it is up and has a carrier, DOWN when not, GONE when there is no such interface.
+
+        Not by IFF_RUNNING alone, which follows the carrier up to one second late.
+        """
         try:
             flags = _flags(self._control, name)
         except MissingError:
             return LinkState.GONE
-        running = nl.LinkFlag.UP | nl.LinkFlag.RUNNING
-        return LinkState.UP if flags & running == running else LinkState.DOWN
+        if not flags & nl.LinkFlag.UP:
+            return LinkState.DOWN
+        carrier = ethtool.carrier(self._control, name)
+        return LinkState.UP if (flags & nl.LinkFlag.RUNNING if carrier is None else carrier) else LinkState.DOWN
+
+    def wait(self, name: str, wanted: LinkState = LinkState.UP, *, timeout_s: float) -> LinkState:
+        """Look every millisecond until the state is the wanted one or the time is over; the last state."""
+        deadline = time.monotonic() + timeout_s
+        while (state := self.state(name)) is not wanted and time.monotonic() < deadline:
+            time.sleep(_LOOK_EVERY_S)
+        return state
 
     def close(self) -> None:
         """Give the socket back."""

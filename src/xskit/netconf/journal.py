@@ -8,7 +8,8 @@
 
 PID and START (the start time in /proc/PID/stat) say whose it is: a pid that was given to another process does not
 match. A line that SIGKILL cut short is the last one and means what its absence means: not planned, so not applied; not
-done, so done again. Nothing is synced to disk: a file outlives its process anyway, and the changes do not outlive the kernel.
+done, so done again. Nothing is synced to disk: a file outlives its process anyway, and the changes do not outlive the
+kernel.
 """
 
 from __future__ import annotations

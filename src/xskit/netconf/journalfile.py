@@ -152,6 +152,6 @@ def _owner_runs(name: str) -> bool:
 
 def _unusable(what: str, error: OSError) -> KernelError:
     return KernelError(
-        f"the journal under {folder()} cannot be {what}, so nothing was changed: {error.strerror}",
+        f"the journal under {folder()} cannot be {what}: {error.strerror}",
         remedy=f"df -h {folder()}",
     )

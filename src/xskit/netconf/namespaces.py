@@ -76,11 +76,11 @@ def names() -> list[str]:
 
 
 def identity(path: str | Path = OWN) -> int | None:
-    """The kernel's number (inode) of the namespace at `path`, or of the calling thread's; None if there is none."""
+    """The kernel's number (inode) of the namespace at `path`, or of the calling thread's; None if none is seen."""
     try:
         status = os.stat(path)
         folder = os.stat(FOLDER) if Path(path).parent == FOLDER else None
-    except (FileNotFoundError, NotADirectoryError, ProcessLookupError):
+    except (FileNotFoundError, NotADirectoryError, ProcessLookupError, PermissionError):
         return None
     if folder is not None and status.st_dev == folder.st_dev:
         return None  # a plain file: the bind mount is gone, or not there yet
@@ -91,11 +91,7 @@ def find(inode: int) -> Path | None:
     """A path to the namespace with this number, if some process or name still holds it."""
     holders = [Path(OWN), Path("/proc/1/ns/net"), *(FOLDER / name for name in names())]
     holders += [Path(entry.path) / "ns/net" for entry in os.scandir("/proc") if entry.name.isdigit()]
-    for path in holders:
-        with suppress(PermissionError):
-            if identity(path) == inode:
-                return path
-    return None
+    return next((path for path in holders if identity(path) == inode), None)
 
 
 @contextmanager
@@ -113,17 +109,18 @@ def inside(namespace: Namespace | str | Path | int | None) -> Iterator[None]:
         yield
         return
     target = namespace if isinstance(namespace, int) else _open(_path(namespace))
+    home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
+        if os.path.sameopenfile(target, home):  # already there: needs no capability
+            yield
+            return
+        _enter(target)
         try:
-            _enter(target)
-            try:
-                yield
-            finally:
-                _libc.setns(home, CLONE_NEWNET)
+            yield
         finally:
-            os.close(home)
+            _libc.setns(home, CLONE_NEWNET)
     finally:
+        os.close(home)
         if not isinstance(namespace, int):
             os.close(target)
 
@@ -141,25 +138,23 @@ def create_namespace(name: str) -> Namespace:
         raise UsageError(f"a network namespace of xskit is named xk..., not {name!r}")
     require("CAP_SYS_ADMIN", "making a network namespace")
     namespace = Namespace(name)
-    _prepare_folder()
-    try:
-        os.close(os.open(namespace.path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444))
-    except FileExistsError:
+    with _locked_folder():
         if namespace.exists:
-            raise DeviceError(f"there is already a network namespace {name}", remedy="xskit restore") from None
-    home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        _libc.unshare(CLONE_NEWNET)
+            raise DeviceError(f"there is already a network namespace {name}", remedy="xskit restore")
+        home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            _libc.mount(OWN, str(namespace.path), "none", MS_BIND)
+            os.close(os.open(namespace.path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o444))
+            _libc.unshare(CLONE_NEWNET)
+            try:
+                _libc.mount(OWN, str(namespace.path), "none", MS_BIND)
+            finally:
+                _libc.setns(home, CLONE_NEWNET)
+        except OSError as error:
+            with suppress(OSError):
+                namespace.path.unlink()
+            raise KernelError(f"the network namespace {name} cannot be made: {error.strerror}") from error
         finally:
-            _libc.setns(home, CLONE_NEWNET)
-    except OSError as error:
-        with suppress(OSError):
-            namespace.path.unlink()
-        raise KernelError(f"the network namespace {name} cannot be made: {error.strerror}") from error
-    finally:
-        os.close(home)
+            os.close(home)
     return namespace
 
 
@@ -171,8 +166,8 @@ def remove_namespace(name: str) -> bool:
     """
     path = Namespace(name).path
     try:
-        with suppress(FileNotFoundError):
-            _unmount(path)
+        while _unmount(path):
+            pass
         path.unlink()
     except FileNotFoundError:
         return False
@@ -183,12 +178,15 @@ def remove_namespace(name: str) -> bool:
     return True
 
 
-def _unmount(path: Path) -> None:
+def _unmount(path: Path) -> bool:
+    """Take the upmost mount away; False if there is none."""
     try:
         _libc.umount(str(path), MNT_DETACH)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # EINVAL: not a mount point
-            raise
+        if error.errno == errno.EINVAL:  # a plain file
+            return False
+        raise
+    return True
 
 
 def _path(namespace: Namespace | str | Path) -> Path:
@@ -221,12 +219,24 @@ def _enter(fd: int) -> None:
         raise KernelError(f"the network namespace {path.name} cannot be entered: {error.strerror}") from error
 
 
-def _prepare_folder() -> None:
-    """Make /run/netns a shared mount of its own, so that names are seen in every mount namespace (ip-netns(8))."""
-    FOLDER.mkdir(mode=0o755, parents=True, exist_ok=True)
-    lock = os.open(FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+@contextmanager
+def _locked_folder() -> Iterator[None]:
+    """/run/netns under a lock; a shared mount, so that every mount namespace sees the names (ip-netns(8))."""
+    try:
+        FOLDER.mkdir(mode=0o755, parents=True, exist_ok=True)
+        lock = os.open(FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise KernelError(f"{FOLDER} cannot be used: {error.strerror}") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)  # iproute2 takes the same lock
+        _share_folder()
+        yield
+    finally:
+        os.close(lock)
+
+
+def _share_folder() -> None:
+    try:
         try:
             _libc.mount("", str(FOLDER), "none", MS_SHARED | MS_REC)
         except OSError as error:
@@ -236,5 +246,3 @@ def _prepare_folder() -> None:
             _libc.mount("", str(FOLDER), "none", MS_SHARED | MS_REC)
     except OSError as error:
         raise KernelError(f"{FOLDER} cannot be made a shared mount: {error.strerror}") from error
-    finally:
-        os.close(lock)

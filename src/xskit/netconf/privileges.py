@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,6 +24,8 @@ CAPABILITIES = {
     "CAP_BPF": 39,
 }
 
+_SUDO_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")  # Debian's secure_path
+
 
 def missing(names: Iterable[str]) -> list[str]:
     """Those of `names` that are not in the calling thread's effective set (/proc/thread-self/status)."""
@@ -43,7 +46,7 @@ def require(names: str | Iterable[str], purpose: str) -> None:
 
 
 def _with_sudo() -> str:
-    command = Path(sys.argv[0] or "xskit").name
-    if command in {"-c", "__main__.py"}:
-        command = "python3 ..."
-    return " ".join(["sudo", command, *sys.argv[1:]])
+    program = Path(sys.argv[0] if sys.argv and sys.argv[0] not in ("", "-c") else "xskit")
+    # sudo has a PATH of its own, without the virtual environment.
+    name = str(program) if "/" in str(program) and str(program.parent) not in _SUDO_PATH else program.name
+    return shlex.join(["sudo", name, *sys.argv[1:]])

@@ -2,12 +2,17 @@
 
 from xskit.netconf.changes.addresses import SetAddress
 from xskit.netconf.changes.base import Change, Fate, Restored
-from xskit.netconf.changes.links import SetLinkUp, SetMtu
+from xskit.netconf.changes.files import TemporaryFile
+from xskit.netconf.changes.links import SetLinkUp, SetMtu, SetPromiscuous
 from xskit.netconf.changes.namespaces import CreateNamespace
 from xskit.netconf.changes.offloads import SetOffload
+from xskit.netconf.changes.processes import StartedProcess
+from xskit.netconf.changes.routes import AddRoute
+from xskit.netconf.changes.sysctls import SetSysctl
 from xskit.netconf.changes.veth import CreateVeth, VethEnd
 
 __all__ = [
+    "AddRoute",
     "Change",
     "CreateNamespace",
     "CreateVeth",
@@ -17,5 +22,9 @@ __all__ = [
     "SetLinkUp",
     "SetMtu",
     "SetOffload",
+    "SetPromiscuous",
+    "SetSysctl",
+    "StartedProcess",
+    "TemporaryFile",
     "VethEnd",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import ipaddress
 import socket
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from xskit.abi import rtnetlink as nl
@@ -26,10 +27,7 @@ class SetAddress(Change):
     namespace: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        try:
-            parsed = ipaddress.ip_interface(self.address)
-        except ValueError as error:
-            raise UsageError(f"{self.address!r} is not an address with a prefix length such as 10.0.0.1/24") from error
+        parsed = _parsed(self.address)
         self._packed = parsed.packed
         self._prefix = parsed.network.prefixlen
         self._family = socket.AF_INET if parsed.version == 4 else socket.AF_INET6
@@ -69,6 +67,13 @@ class SetAddress(Change):
                     netlink.request(kind, body, flags)
                 except NetlinkError as error:
                     raise interfaces.refusal(f"the {self} cannot be set", error) from error
+
+
+def _parsed(address: str) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface:
+    with suppress(ValueError):
+        if "/" in address:
+            return ipaddress.ip_interface(address)
+    raise UsageError(f"{address!r} is not an address with a prefix length such as 10.0.0.1/24")
 
 
 def _address(body: bytes) -> tuple[int, int, bytes]:

@@ -1,13 +1,19 @@
-"""Changes of one interface: up or down, MTU."""
+"""Changes of one interface: up or down, MTU, promiscuous mode."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import socket
+import struct
+from dataclasses import dataclass, field
 
+from xskit.abi.packet import PACKET_ADD_MEMBERSHIP, PACKET_MR_PROMISC, SOL_PACKET
 from xskit.netconf import interfaces
-from xskit.netconf.changes.base import Setting
+from xskit.netconf.changes.base import Change, Fate, Restored, Setting
+from xskit.netconf.namespaces import inside
 
-__all__ = ["SetLinkUp", "SetMtu"]
+__all__ = ["SetLinkUp", "SetMtu", "SetPromiscuous"]
+
+_MEMBERSHIP = struct.Struct("=iHH8s")  # packet_mreq: index, type, address length, address
 
 
 @dataclass
@@ -48,3 +54,43 @@ class SetMtu(Setting):
 
     def write(self, value: int) -> None:
         interfaces.set_mtu(self.interface, value)
+
+
+@dataclass
+class SetPromiscuous(Change):
+    """An interface also takes packets for other MAC addresses.
+
+    By membership of a packet socket (packet(7)): the kernel counts members, so nobody else's wish is touched, and ends
+    the membership with the process, however that ends.
+    """
+
+    interface: str
+    namespace: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._socket: socket.socket | None = None
+
+    def __str__(self) -> str:
+        return f"{self.interface} promiscuous"
+
+    def check(self) -> bool:
+        return self._socket is not None
+
+    def apply(self) -> None:
+        with inside(self.namespace):
+            number = interfaces.index(self.interface)
+            try:
+                member = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+                member.setsockopt(
+                    SOL_PACKET, PACKET_ADD_MEMBERSHIP, _MEMBERSHIP.pack(number, PACKET_MR_PROMISC, 0, b"")
+                )
+            except OSError as error:
+                raise interfaces.refusal(f"{self.interface} cannot be made promiscuous", error) from error
+            self._socket = member
+
+    def restore(self) -> Restored:
+        if self._socket is None:
+            return self._fate(Fate.GONE)
+        self._socket.close()
+        self._socket = None
+        return self._fate(Fate.RESTORED)

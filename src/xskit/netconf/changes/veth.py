@@ -18,6 +18,7 @@ from xskit.netconf.netlink import Netlink, NetlinkError, attribute, nest, text, 
 __all__ = ["CreateVeth", "VethEnd"]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,15}")
+_MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 
 
 @dataclass
@@ -35,6 +36,10 @@ class VethEnd:
             raise UsageError(f"an interface name has 1 to 15 letters, digits or .-_, not {self.name!r}")
         if not (self.name.startswith("xk") or (self.namespace or "").startswith("xk")):
             raise UsageError(f"a veth of xskit outside its own namespaces is named xk..., not {self.name!r}")
+        if self.mac is not None and not _MAC.fullmatch(self.mac):
+            raise UsageError(f"{self.mac!r} is not a MAC address such as 02:00:00:00:00:01")
+        if self.queues < 1:
+            raise UsageError(f"a veth end has at least one queue, not {self.queues}")
 
 
 @dataclass

@@ -1,0 +1,67 @@
+"""What a network device can do with XDP, as the kernel says by the `netdev` family of generic netlink (since 6.3)."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+
+from xskit.abi import netdev as abi
+from xskit.abi import rtnetlink as nl
+from xskit.netconf import interfaces
+from xskit.netconf.netlink import Netlink, NetlinkError, attributes, text, u32
+
+__all__ = ["DeviceFeatures", "device_features"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFeatures:
+    """Features of one device. `zero_copy_segments`: frames of one packet in zero copy; 1 means no multi-buffer."""
+
+    xdp: abi.XdpFeature
+    zero_copy_segments: int
+    rx_metadata: abi.RxMetadataFeature
+    xsk: abi.XskFeature
+
+    @property
+    def zero_copy(self) -> bool:
+        """Whether the driver has what AF_XDP zero copy needs."""
+        needed = abi.XdpFeature.BASIC | abi.XdpFeature.REDIRECT | abi.XdpFeature.XSK_ZEROCOPY
+        return needed in self.xdp
+
+
+def device_features(name: str) -> DeviceFeatures | None:
+    """The features of interface `name` in the calling thread's namespace; None where the kernel is too old to say.
+
+    Raises:
+        MissingError: there is no interface of this name.
+        RefusedError: the kernel refused for another reason.
+    """
+    number = interfaces.index(name)
+    with Netlink(nl.NETLINK_GENERIC) as netlink:
+        family = _family(netlink)
+        if family is None:
+            return None
+        request = nl.GENERIC_HEADER.pack(abi.Command.DEV_GET, 1, 0) + u32(abi.DeviceAttribute.IFINDEX, number)
+        try:
+            (body,) = netlink.request(family, request)
+        except NetlinkError as error:
+            raise interfaces.refusal(f"the features of {name} cannot be read", error, name) from error
+    found = attributes(body, nl.GENERIC_HEADER.size)
+    values = {kind: int.from_bytes(found.get(kind, b""), "little") for kind in abi.DeviceAttribute}
+    return DeviceFeatures(
+        xdp=abi.XdpFeature(values[abi.DeviceAttribute.XDP_FEATURES]),
+        zero_copy_segments=values[abi.DeviceAttribute.XDP_ZC_MAX_SEGS],
+        rx_metadata=abi.RxMetadataFeature(values[abi.DeviceAttribute.XDP_RX_METADATA_FEATURES]),
+        xsk=abi.XskFeature(values[abi.DeviceAttribute.XSK_FEATURES]),
+    )
+
+
+def _family(netlink: Netlink) -> int | None:
+    request = nl.GENERIC_HEADER.pack(nl.CTRL_CMD_GETFAMILY, 1, 0) + text(nl.CTRL_ATTR_FAMILY_NAME, abi.FAMILY)
+    try:
+        (body,) = netlink.request(nl.GENL_ID_CTRL, request)
+    except NetlinkError as error:
+        if error.errno == errno.ENOENT:
+            return None
+        raise
+    return int.from_bytes(attributes(body, nl.GENERIC_HEADER.size)[nl.CTRL_ATTR_FAMILY_ID], "little")
