@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from xskit.errors import UsageError, XskitError
 
@@ -19,11 +20,16 @@ class CapacityError(XskitError):
     """More was asked of a running link than its memory was planned for."""
 
 
-def explain(error: ValidationError, model: type[BaseModel], where: Sequence[str]) -> SettingsError:
-    """One sentence for the first mistake, and how many more there are."""
+def explain(
+    error: ValidationError,
+    model: type[BaseModel],
+    where: Sequence[str],
+    spelled: Callable[[Sequence[str]], str] = ".".join,
+) -> SettingsError:
+    """One sentence for the first mistake, and how many more there are. `spelled` writes a key's path."""
     mistakes = _once_for_both(error.errors(include_url=False))
     first, path = mistakes[0]
-    place = ": ".join([*where, ".".join(path)] if path else where)
+    place = ": ".join([*where, spelled(path)] if path else where)
     more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
     return SettingsError(f"{place}: {_sentence(first, model, path)}{more}" if place else _sentence(first, model, path))
 
@@ -49,25 +55,48 @@ def _sentence(mistake: Any, model: type[BaseModel], path: Sequence[str]) -> str:
     if kind == "value_error":
         return str(mistake["ctx"]["error"])
     if kind == "literal_error":
-        return f"{mistake['input']!r} is none of {mistake['ctx']['expected']}"
+        expected = mistake["ctx"]["expected"]
+        return f"{mistake['input']!r} is {'none of' if ' or ' in expected else 'not'} {expected}"
     if kind == "missing":
         return "this key is missing"
+    if kind in _WANTED:
+        return f"{_WANTED[kind].format(**mistake.get('ctx', {}))} is wanted, not {mistake['input']!r}"
     message = str(mistake["msg"])
     return f"{message[0].lower()}{message[1:]}, not {mistake['input']!r}"
 
 
+_WANTED = {
+    "model_type": "a table",
+    "tuple_type": "a list",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "greater_than_equal": "{ge} or more",
+    "less_than_equal": "{le} or less",
+}
+"""What pydantic calls a mistake, and what would be right."""
+
+
 def _keys_at(model: type[BaseModel], path: Sequence[str]) -> set[str]:
     """The keys that are known in the table at a path; of both directions and the whole link at its top."""
-    current: Any = model
+    fields = _fields(model)
     for part in path:
-        field = getattr(current, "model_fields", {}).get(part)
-        if field is None:
+        inner = _model_in(fields[part].annotation) if part in fields else None
+        if inner is None:
             break
-        current = _model_in(field.annotation) or current
-    keys = set(getattr(current, "model_fields", {}))
-    if {"forward", "reverse"} <= keys:
-        keys |= set(_model_in(current.model_fields["forward"].annotation).model_fields)  # type: ignore[union-attr]
-    return keys
+        fields = _fields(inner)
+    return set(fields)
+
+
+def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields of a table; in a link's own table stand those of both directions, too."""
+    fields = dict(model.model_fields)
+    if {"forward", "reverse"} <= set(fields):
+        both = _model_in(fields["forward"].annotation)
+        fields |= both.model_fields if both else {}
+    return fields
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

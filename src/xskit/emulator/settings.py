@@ -2,23 +2,23 @@
 
 One model for all three. A link is given by settings that hold for both directions, and by `forward` and `reverse`
 for what differs. Every quantity is written as people write it (units.py); zero is valid everywhere but for the rate.
+
+The stages are imported only by who makes them: the command line reads its options from here, and must answer at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 
 from xskit import units
 from xskit.emulator.mistakes import SettingsError, explain
-from xskit.engine.stage import Stage
-from xskit.stages.bottleneck import DEFAULT_QUEUE, Bottleneck, Overhead
-from xskit.stages.delay import Delay, Jitter
-from xskit.stages.delay_free import FreeDelay
-from xskit.stages.loss import Loss
 from xskit.units import QueueLimit
+
+if TYPE_CHECKING:
+    from xskit.engine.stage import Stage
 
 NORMAL_EXTENT = 9
 """A normal draw is never further out than this many standard deviations (53 random bits)."""
@@ -50,13 +50,19 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
 
+def _default_queue() -> QueueLimit:
+    from xskit.stages.bottleneck import DEFAULT_QUEUE
+
+    return DEFAULT_QUEUE
+
+
 class QueueSettings(_Strict):
     """The queue in front of the bottleneck: `50ms`, `100packets`, `64KiB`, `droptail`, or a table."""
 
     kind: Literal["droptail"] = "droptail"
     limit: Annotated[
         QueueLimit, _reader(units.parse_queue_limit, QueueLimit), PlainSerializer(units.format_queue_limit)
-    ] = DEFAULT_QUEUE
+    ] = Field(default_factory=_default_queue)
 
     @model_validator(mode="before")
     @classmethod
@@ -73,15 +79,22 @@ class DirectionSettings(_Strict):
 
     owd: Duration = Field(default=0, description="one-way delay: 20ms, 250us, 1.5s")
     jitter: Duration = Field(default=0, description="standard deviation (normal) or half width (uniform) of the owd")
-    jitter_distribution: Literal["normal", "uniform"] = "normal"
-    order: Literal["keep", "free"] = Field(default="keep", description="free: jitter may let packets overtake")
-    rate: Rate | None = Field(default=None, description="of the bottleneck: 100Mbit, 1Gbit; leave out for unlimited")
+    jitter_distribution: Literal["normal", "uniform"] = Field(default="normal", description="of the owd")
+    order: Literal["keep", "free"] = Field(default="keep", description="free: jitter lets packets overtake")
+    rate: Rate | None = Field(default=None, description="of the bottleneck: 100Mbit, 1Gbit; left out: none")
     overhead: Literal["L1", "L2", "L3"] = Field(default="L2", description="which bytes of a packet the rate counts")
-    queue: QueueSettings = Field(default_factory=QueueSettings, description="in front of the bottleneck")
+    queue: QueueSettings = Field(
+        default_factory=QueueSettings, description="what the bottleneck holds: 50ms, 64KiB, 100packets"
+    )
     loss: Probability = Field(default=0.0, description="probability of loss: 0.5%, 0.005; 100% is a black hole")
 
     def stages(self) -> list[Stage]:
         """All the default stages, those that do nothing included, so that an update never compiles."""
+        from xskit.stages.bottleneck import Bottleneck, Overhead
+        from xskit.stages.delay import Delay, Jitter
+        from xskit.stages.delay_free import FreeDelay
+        from xskit.stages.loss import Loss
+
         bottleneck = Bottleneck(rate_bps=self.rate, overhead=Overhead[self.overhead], limit=self.queue.limit)
         delay = FreeDelay if self.order == "free" else Delay
         jitter = Jitter.NORMAL if self.jitter_distribution == "normal" else Jitter.UNIFORM
@@ -142,7 +155,8 @@ class LinkSettings(_Strict):
         if not isinstance(value, Mapping):
             return value
         both = {key: item for key, item in value.items() if key not in ("forward", "reverse")}
-        return {name: {**both, **(value.get(name) or {})} for name in ("forward", "reverse")}
+        own = {name: {} if value.get(name) is None else value[name] for name in ("forward", "reverse")}
+        return {name: {**both, **item} if isinstance(item, Mapping) else item for name, item in own.items()}
 
 
 class EngineSettings(_Strict):
@@ -155,7 +169,7 @@ class EngineSettings(_Strict):
     cpus: tuple[int, ...] | None = Field(default=None, description="to pin the workers to, one each")
     spin: bool = Field(default=False, description="never sleep: lowest lateness, a whole CPU")
     seed: int = Field(default=1, ge=0, description="of every random stream")
-    mode: Literal["auto", "zero-copy", "native", "generic"] = "auto"
+    mode: Literal["auto", "zero-copy", "native", "generic"] = Field(default="auto", description="of the XDP sockets")
     hugetlb: bool = Field(default=False, description="packet memory from the hugetlb pool")
     debug: bool = Field(default=False, description="keep the owner of every frame, and check every move")
 
@@ -171,8 +185,8 @@ class EngineSettings(_Strict):
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def read(model: type[Model], values: Any, *where: str) -> Model:
-    """Validate; `where` names file, table and so on for the error.
+def read(model: type[Model], values: Any, *where: str, spelled: Callable[[Sequence[str]], str] = ".".join) -> Model:
+    """Validate; `where` names file, table and so on for the error, `spelled` a key's path as the user wrote it.
 
     Raises:
         SettingsError: names where, which key, and what is wrong with it.
@@ -180,7 +194,7 @@ def read(model: type[Model], values: Any, *where: str) -> Model:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise explain(error, model, where) from None
+        raise explain(error, model, where, spelled) from None
 
 
 def link_settings(values: Mapping[str, Any], *where: str) -> LinkSettings:

@@ -1,4 +1,4 @@
-"""A host: a network namespace with processes in it."""
+"""A host: a network namespace with processes in it. This machine can be one too."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from xskit.netconf.namespaces import inside
 
 
 class Host:
-    """One end of links. Made by `Lab.host`.
+    """One end of links. Made by `Lab.host` and `Lab.machine`.
 
     Attributes:
         name: other hosts of the lab know it by this name.
-        namespace: of the network namespace, for `ip netns exec`.
+        namespace: of the network namespace, for `ip netns exec`; None is the one in which the lab was made.
         addresses: one IPv4 address for each link, in order.
+        interfaces: their names, in the same order.
     """
 
-    def __init__(self, name: str, namespace: str, journal: Journal, names: Mapping[str, str]) -> None:
+    def __init__(self, name: str, namespace: str | None, journal: Journal, names: Mapping[str, str]) -> None:
         self.name = name
         self.namespace = namespace
         self.addresses: list[str] = []
@@ -47,6 +48,9 @@ class Host:
         Args:
             argv: the command and its arguments; the names of the lab's hosts are in its /etc/hosts.
             options: as of subprocess.Popen.
+
+        Raises:
+            UsageError: there is no such command, or it cannot be executed.
         """
         change = StartedProcess(list(argv), self.namespace, dict(self._names), options=options)
         self._journal.apply(change)

@@ -3,7 +3,8 @@
     host a                       the lab's own namespace                      host b
     [xk0] ---- veth ---- [xk1a]  port, AF_XDP, emulator, port  [xk1b] ---- veth ---- [xk0]
 
-Every link has a subnet of its own out of 198.18.0.0/15, which RFC 2544 sets aside for benchmarks.
+This machine, that is the namespace in which the lab was made, can take the place of a host: it keeps all that it has,
+and gets one interface more for each link, [xkpeer1], which has a number that no other lab has taken.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import secrets
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
@@ -19,10 +21,23 @@ from xskit.emulator.emulator import Emulator, LinkSpec, PortSpec
 from xskit.emulator.link import LinkDirection
 from xskit.emulator.report import LinkReport, Report
 from xskit.emulator.settings import EngineSettings, link_settings, read
-from xskit.errors import UsageError
+from xskit.errors import DeviceError, UsageError
 from xskit.lab.host import Host
-from xskit.netconf.changes import CreateNamespace, CreateVeth, SetAddress, SetLinkUp, SetOffload, SetSysctl, VethEnd
+from xskit.lab.subnets import NETWORK, addresses, free_numbers
+from xskit.netconf.changes import (
+    AddRoute,
+    CreateNamespace,
+    CreateVeth,
+    SetAddress,
+    SetLinkUp,
+    SetOffload,
+    SetSysctl,
+    VethEnd,
+)
+from xskit.netconf.interfaces import RefusedError, exists
 from xskit.netconf.journal import Journal, restore_dead
+from xskit.netconf.namespaces import MissingError
+from xskit.netconf.subnets import networks_in_use
 
 _numbers = itertools.count(1)
 
@@ -93,6 +108,8 @@ class Lab:
         self._on_compile = on_compile
         self._tag = f"xk{os.getpid():x}x{next(_numbers)}"
         self._room: str | None = None
+        self._machine: Host | None = None
+        self._numbers: set[int] = set()
         self._stack = contextlib.ExitStack()
         restore_dead()
         self._journal = self._stack.enter_context(Journal.open())
@@ -105,22 +122,39 @@ class Lab:
         Raises:
             UsageError: there is one of this name.
         """
-        if name in self.hosts:
-            raise UsageError(f"there is a host {name} already")
+        self._check_name(name)
         namespace = self._namespace(name)
+        self._no_ipv6(namespace, "all", "default")
         self.hosts[name] = Host(name, namespace, self._journal, self._names)
         return self.hosts[name]
+
+    def machine(self, name: str = "peer") -> Host:
+        """This machine as a host: the network namespace in which the lab was made, with all that is in it.
+
+        Of what is there nothing is changed. A host that is linked with it has its default route there.
+
+        Raises:
+            UsageError: it is in the lab already, or there is a host of this name.
+        """
+        self._check_name(name)
+        if self._machine is not None:
+            raise UsageError(f"this machine is in the lab already, as {self._machine.name}")
+        self._machine = self.hosts[name] = Host(name, None, self._journal, self._names)
+        return self._machine
+
+    def _check_name(self, name: str) -> None:
+        if name in self.hosts:
+            raise UsageError(f"there is a host {name} already")
 
     def _namespace(self, name: str) -> str:
         namespace = f"{self._tag}-{name}"
         self._journal.apply(CreateNamespace(namespace))
-        self._quiet(namespace)
         return namespace
 
-    def _quiet(self, namespace: str) -> None:
-        """No IPv6: its neighbour and router messages would be counted among the packets of a test."""
-        for scope in ("all", "default"):
-            with contextlib.suppress(UsageError):
+    def _no_ipv6(self, namespace: str | None, *scopes: str) -> None:
+        """Its neighbour and router messages would be counted among the packets of a test."""
+        for scope in scopes:
+            with contextlib.suppress(MissingError):
                 self._journal.apply(SetSysctl(f"net/ipv6/conf/{scope}/disable_ipv6", "1", namespace=namespace))
 
     def link(self, first: Host, second: Host, *, name: str | None = None, mtu: int = 1500, **settings: Any) -> LabLink:
@@ -134,40 +168,80 @@ class Lab:
 
         Raises:
             SettingsError: an unknown key or an impossible value.
+            UsageError: there is a link of this name, or both ends are the same host.
+            DeviceError: no subnet is free on this machine.
         """
+        if first is second:
+            raise UsageError(f"a link of {first.name} with itself has no other end")
         title = name or f"{first.name}-{second.name}"
         if title in self.links:
             raise UsageError(f"there is a link {title} already")
         wanted = link_settings(settings, f"link {title}")
-        number = len(self.links) + 1
-        ports = tuple(self._attach(host, number, side, mtu) for host, side in ((first, "a"), (second, "b")))
-        emulator = Emulator([LinkSpec(title, (ports[0], ports[1]), wanted)], self.engine, on_compile=self._on_compile)
+        ports = self._wire((first, second), mtu)
+        emulator = Emulator([LinkSpec(title, ports, wanted)], self.engine, on_compile=self._on_compile)
         self._stack.callback(emulator.close)
         emulator.start()
-        addresses = (first.addresses[-1], second.addresses[-1])
-        self.links[title] = LabLink(title, (first, second), addresses, emulator)
+        ends = (first.addresses[-1], second.addresses[-1])
+        self.links[title] = LabLink(title, (first, second), ends, emulator)
         return self.links[title]
 
-    def _attach(self, host: Host, number: int, side: str, mtu: int) -> PortSpec:
-        """A veth pair between a host and the lab's own namespace; returns the lab's end as a port."""
+    def _wire(self, hosts: tuple[Host, Host], mtu: int) -> tuple[PortSpec, PortSpec]:
+        """Both veth pairs of a link, addresses and routes; returns the lab's ends as ports.
+
+        The machine's pair comes first: the name of its interface is what reserves the number.
+        """
+        networks = networks_in_use() if self._machine in hosts else []
+        for number in free_numbers(self._numbers, networks):
+            ends = [(host, f"xk{number}{side}") for host, side in zip(hosts, "ab", strict=True)]
+            for host, port in sorted(ends, key=lambda end: end[0] is not self._machine):
+                if not self._attach(host, number, port, mtu):
+                    break
+            else:
+                self._numbers.add(number)
+                self._address(hosts, number)
+                room = self._own_namespace()
+                return PortSpec(ends[0][1], room, owned=True), PortSpec(ends[1][1], room, owned=True)
+        raise DeviceError(f"every subnet of {NETWORK} is in use on this machine", remedy="ip -4 address; ip -4 route")
+
+    def _attach(self, host: Host, number: int, port: str, mtu: int) -> bool:
+        """A veth pair between a host and the lab's own namespace; False when another lab was faster.
+
+        The MACs are chosen here: should somebody else make the same interface at the same moment, it is not mistaken
+        for ours.
+        """
         room = self._own_namespace()
-        interface = f"xk{len(host.interfaces)}"
-        port = f"xk{number}{side}"
-        host_end = VethEnd(interface, host.namespace, mtu=mtu)
-        self._journal.apply(CreateVeth(host_end, VethEnd(port, room, mtu=mtu)))
+        interface = f"xkpeer{number}" if host is self._machine else f"xk{len(host.interfaces)}"
+        macs = [f"02:{secrets.token_bytes(5).hex(':')}" for _ in range(2)]
+        ends = (VethEnd(interface, host.namespace, macs[0], mtu), VethEnd(port, room, macs[1], mtu))
+        try:
+            self._journal.apply(CreateVeth(*ends, macs=macs))
+        except (DeviceError, RefusedError):
+            if host is self._machine and exists(interface):
+                return False
+            raise
         self._journal.apply(SetOffload(interface, OFFLOADS_OFF, namespace=host.namespace))
-        address = f"198.18.{number}.{1 if side == 'a' else 2}"
-        self._journal.apply(SetAddress(interface, f"{address}/24", namespace=host.namespace))
-        self._journal.apply(SetLinkUp(port, True, namespace=room))
-        self._journal.apply(SetLinkUp(interface, True, namespace=host.namespace))
+        if host is self._machine:
+            self._no_ipv6(None, interface)
         host.interfaces.append(interface)
-        host.addresses.append(address)
-        self._names.setdefault(host.name, address)
-        return PortSpec(port, namespace=room, owned=True)
+        return True
+
+    def _address(self, hosts: tuple[Host, Host], number: int) -> None:
+        """Addresses, interfaces up, and the way to the machine."""
+        for host, address, side in zip(hosts, addresses(number), "ab", strict=True):
+            interface = host.interfaces[-1]
+            self._journal.apply(SetAddress(interface, f"{address}/24", namespace=host.namespace))
+            self._journal.apply(SetLinkUp(f"xk{number}{side}", True, namespace=self._own_namespace()))
+            self._journal.apply(SetLinkUp(interface, True, namespace=host.namespace))
+            host.addresses.append(address)
+            self._names.setdefault(host.name, address)
+        for host, other in (hosts, hosts[::-1]):
+            if other is self._machine and len(host.addresses) == 1:
+                self._journal.apply(AddRoute("default", other.addresses[-1], namespace=host.namespace))
 
     def _own_namespace(self) -> str:
         if self._room is None:
             self._room = self._namespace("lab")
+            self._no_ipv6(self._room, "all", "default")
         return self._room
 
     # -- ending ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,118 @@
+"""The entry point of the command `xskit`: which commands there are, and how every error is shown.
+
+A command's module is imported only when that command is called, and what moves packets only inside the command, so
+that help and mistakes are answered at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+import typer
+
+from xskit.errors import UsageError, XskitError
+
+COMMANDS = {
+    "demo": "Two hosts, a link, real packets: asked against achieved.",
+    "run": "A command whose only way out is an emulated link.",
+    "emulate": "Links between network interfaces, as a file says.",
+    "restore": "Put back what killed xskit processes left.",
+    "version": "The version, and what this machine can do.",
+}
+
+EPILOG = "Example: xskit run --owd 30ms --rate 20Mbit --loss 1% -- ip route get 192.0.2.1"
+
+_OwnError: type[Exception] = typer.BadParameter.__mro__[2]
+"""The base of what typer raises about the command line, wherever its releases keep it."""
+
+_INTERRUPTED = 130
+_BROKEN_PIPE = 141
+
+
+def main() -> None:
+    """Run the command line of this process, and exit with its code."""
+    try:
+        code = _run(sys.argv[1:] or ["--help"])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has had enough. Python would complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = _BROKEN_PIPE
+    sys.exit(code)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        result = application(arguments)(list(arguments), prog_name="xskit", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except _OwnError as error:
+        return _show(_usage(error, arguments), arguments)
+    except XskitError as error:
+        return _show(error, arguments)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def application(arguments: Sequence[str]) -> typer.Typer:
+    """The commands; only the one that `arguments` name is loaded, the others are known by name."""
+    app = typer.Typer(
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        epilog=EPILOG,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_xskit)
+    called = _called(arguments)
+    for name, summary in COMMANDS.items():
+        settings = {"allow_interspersed_args": name != "run", "help_option_names": ["-h", "--help"]}
+        function = _load(name) if name == called else _not_called
+        app.command(name, short_help=summary, context_settings=settings)(function)
+    return app
+
+
+def _xskit() -> None:
+    """AF_XDP for Python: network links emulated on real packets.
+
+    What moves packets needs root; `xskit COMMAND --help` shows what each command does.
+    """
+
+
+def _not_called() -> None:
+    raise AssertionError("a command that is called was loaded")
+
+
+def _load(name: str) -> Callable[..., Any]:
+    function: Callable[..., Any] = getattr(import_module(f"xskit.cli.{name}"), name)
+    return function
+
+
+def _called(arguments: Sequence[str]) -> str:
+    return next((argument for argument in arguments if not argument.startswith("-")), "")
+
+
+def _usage(error: Exception, arguments: Sequence[str]) -> UsageError:
+    """A mistake on the command line, in our words."""
+    said = getattr(error, "format_message", error.__str__)().strip().rstrip(".")
+    called = _called(arguments)
+    command = f"xskit {called}" if called in COMMANDS else "xskit"
+    return UsageError(f"{said[0].lower()}{said[1:]}", remedy=f"{command} --help")
+
+
+def _show(error: XskitError, arguments: Sequence[str]) -> int:
+    """Cause and remedy on stderr; with --json also as JSON on stdout, where that is not COMMAND's."""
+    print(f"xskit: {error.cause}", file=sys.stderr)
+    if error.remedy is not None:
+        print(f"try: {error.remedy}", file=sys.stderr)
+    if _called(arguments) != "run" and "--json" in arguments:
+        print(json.dumps({"error": {"cause": error.cause, "remedy": error.remedy}}, indent=2))
+    return error.exit_code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""What commands share: the spinner of the first run, and where a report goes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from xskit.errors import XskitError
+
+if TYPE_CHECKING:
+    from xskit.emulator.report import Report
+
+
+class OutputError(XskitError):
+    """A file for results cannot be written."""
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """A spinner on the terminal, while there is no compiled code yet."""
+    from xskit.jit import cache_folder
+
+    if not sys.stderr.isatty() or next(cache_folder().rglob("*.nbi"), None) is not None:
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("compiling the data plane (first run only)"):
+        yield
+
+
+def check_file(path: Path | None) -> None:
+    """Find out now, not after an hour's run, that a file cannot be written. What is in it stays.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    if path is not None:
+        try:
+            path.open("a").close()
+        except OSError as error:
+            raise _unwritable(path, error) from error
+
+
+def write_report(report: Report, path: Path | None, stream: TextIO, *, json: bool) -> None:
+    """The report to a file, or to a stream; as JSON, when asked or when the file's name ends in .json.
+
+    Raises:
+        OutputError: the file cannot be written; the report then went to the stream.
+    """
+    if path is None:
+        _print(report, stream, json=json)
+        return
+    try:
+        path.write_text(_text(report, json=json or path.suffix == ".json") + "\n", encoding="utf-8")
+    except OSError as error:
+        _print(report, stream, json=json)
+        raise _unwritable(path, error) from error
+
+
+def _text(report: Report, *, json: bool) -> str:
+    return report.to_json() if json else str(report)
+
+
+def _print(report: Report, stream: TextIO, *, json: bool) -> None:
+    if json or not stream.isatty():
+        print(_text(report, json=json), file=stream)
+        return
+    from rich.console import Console
+
+    from xskit.emulator.report_text import render
+
+    Console(file=stream).print(render(report))
+
+
+def _unwritable(path: Path, error: OSError) -> OutputError:
+    remedies = {
+        "ENOSPC": f"df {path.parent}",
+        "ENOENT": f"mkdir -p {path.parent}",
+    }
+    import errno
+
+    name = errno.errorcode.get(error.errno or 0, "")
+    return OutputError(
+        f"the report cannot be written to {path}: {error.strerror}", remedy=remedies.get(name, f"ls -ld {path.parent}")
+    )
