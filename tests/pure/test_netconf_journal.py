@@ -177,6 +177,19 @@ def test_one_that_fails_does_not_stop_the_others(folder):
     assert len(journals(folder)) == 1  # b is still in it, for `xskit restore`
 
 
+def test_closed_is_closed(folder):
+    journal = Journal.open()
+    journal.apply(Poke("b", 2, trouble="stuck"))
+    with pytest.raises(XskitError, match="stuck"):
+        journal.close()
+    journal.close()
+    assert journal.restore() == []
+    with pytest.raises(XskitError, match="the journal is closed"):
+        journal.apply(Poke("c", 3))
+    assert MACHINE == {"old": 1, "b": 2}
+    assert len(journals(folder)) == 1
+
+
 def test_somebody_elses_change_is_left_alone_and_said():
     journal = Journal.open()
     journal.apply(Poke("old", 2))

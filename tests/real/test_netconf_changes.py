@@ -131,6 +131,14 @@ def test_address(pair):
         assert not address.check()
 
 
+def test_an_address_that_is_gone_already(pair):
+    for text in ("10.9.0.1/24", "fd09::1/64"):
+        address = SetAddress("va", text, namespace=A)
+        pair.apply(address)
+        sh("ip", "-n", A, "addr", "del", text, "dev", "va")
+        assert pair.undo(address).fate is Fate.GONE
+
+
 def test_an_address_works_at_once(pair):
     """No IPv6 duplicate address detection, which would take a second."""
     pair.apply(SetLinkUp("va", namespace=A))

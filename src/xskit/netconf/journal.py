@@ -77,6 +77,8 @@ class Journal:
             KernelError: the journal cannot be written (nothing was changed), or the kernel refused.
             XskitError: as the change says.
         """
+        if self._home < 0:
+            raise XskitError("the journal is closed")
         with self._lock, inside(self._home):
             if change.check():
                 if change.exclusive:
@@ -107,7 +109,7 @@ class Journal:
 
         Ctrl-C does not stop it either; it is raised afterwards.
         """
-        if os.getpid() != self._pid:
+        if os.getpid() != self._pid or self._home < 0:
             return []
         interrupts: list[BaseException] = []
         with self._lock:
