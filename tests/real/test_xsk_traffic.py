@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 import select
+import struct
 import time
+from pathlib import Path
 
 import pytest
 
+import xskit
 from tests.real.xsk_veth import collect, completed, ip, kick, numbered, send_raw, two_sockets, veth
-from xskit.abi.xdp import SOL_XDP, DescriptorOption, SocketOption
+from xskit.abi.xdp import SOL_XDP, DescriptorOption, SocketOption, TxMetadataFlag
 from xskit.bpf.redirect import Outcome
 from xskit.errors import UsageError
+from xskit.xsk import headers
 from xskit.xsk.headers import udp_packet
 from xskit.xsk.pool import Owner
 from xskit.xsk.port import Port
@@ -214,59 +219,6 @@ def test_a_frame_keeps_no_stamp_of_an_earlier_packet(pair):
         assert receiver.umem.read(offset - 8, 8) == bytes(8)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("frame_size", "frames"), [(4096, 3), (2048, 6)])
-def test_a_jumbo_packet_is_one_packet_both_ways(mode, frame_size, frames):
-    options = {"mode": mode}
-    with veth(mtu=9000), two_sockets(options, options, frame_size=frame_size) as (left, right):
-        packets = numbered(10, 9014)
-        assert left.send(packets) == 10
-        batch = right.receive(timeout=2.0, limit=10)
-        assert [packet.length for packet in batch] == [9014] * len(batch)
-        assert {len(packet.segments) for packet in batch} == {frames}
-        assert [bytes(packet) for packet in batch] == packets[: len(batch)]
-        right.send(batch)
-        assert collect(left, len(batch)) == packets[: len(batch)]
-        right.flush()
-        right.receive(timeout=0)
-        assert right.umem.check()[Owner.TX] == 0
-
-
-def test_a_jumbo_packet_without_multi_buffer_is_dropped_and_cannot_be_sent():
-    with veth(mtu=9000), two_sockets(receiver={"multi_buffer": False}) as (sender, receiver):
-        sender.send(numbered(1, 9014) + numbered(1))
-        assert collect(receiver, 2, timeout=0.1) == numbered(1)
-        assert receiver.statistics().rx_dropped == 1
-        with pytest.raises(UsageError, match="needs 3 frames, and this socket has no multi-buffer"):
-            receiver.send(numbered(1, 9014))
-
-
-def test_eighteen_fragments_go_out_and_nineteen_are_invalid(pair):
-    piece = 64
-    packet = udp_packet(length=18 * piece)
-    with two_sockets(TX_ONLY) as (sender, receiver):
-        for number in range(18):
-            sender.umem.view(number * 4096, piece)[:] = packet[number * piece : (number + 1) * piece]
-        fragments = [(number * 4096, piece, CONTINUES) for number in range(18)]
-        assert send_raw(sender, [*fragments, (18 * 4096, piece, 0)]) == [0]
-        assert len(completed(sender)) == 19
-        assert sender.statistics().tx_invalid_descriptors == 19
-        assert send_raw(sender, [*fragments[:17], (17 * 4096, piece, 0)]) == [0]
-        assert len(completed(sender)) == 18
-        assert collect(receiver, 2, timeout=0.2) == [packet]
-        with pytest.raises(UsageError, match="needs 19 frames, and the kernel sends at most 18 at once"):
-            sender.send([bytes(18 * sender.umem.capacity + 1)])
-
-
-@pytest.mark.parametrize("broken", [(10**12, 64), (4096 - 8, 64), (4096, 0)])
-def test_a_packet_with_a_broken_fragment_is_dropped_whole(pair, broken):
-    with two_sockets(TX_ONLY) as (sender, receiver):
-        sender.umem.view(0, 64)[:] = numbered(1)[0]
-        send_raw(sender, [(0, 64, CONTINUES), (*broken, CONTINUES), (8192, 64, 0), (0, 64, 0)])
-        assert collect(receiver, 2, timeout=0.2) == numbered(1)
-        assert sender.statistics().tx_invalid_descriptors > 0
-
-
 def test_unaligned_frames_of_an_odd_size(pair):
     with two_sockets(frames=200, frame_size=3000, unaligned=True) as (left, right):
         left.send(numbered(90, 1000))
@@ -414,3 +366,43 @@ def test_nothing_is_lost_in_a_thousand_random_steps(pair):
             sock.close()
         for umem in memories:
             assert umem.check()[Owner.FREE] == 96
+
+
+def test_the_kernel_finishes_a_checksum_asked_for_in_tx_metadata(pair):
+    memory = {"tx_metadata_bytes": 24, "software_checksums": True}
+    with two_sockets(TX_ONLY, **memory) as (sender, receiver):
+        packet = bytearray(udp_packet(b"payload", length=64))
+        addresses = headers.pseudo_header("10.0.0.1", "10.0.0.2", 17, 64 - 34)
+        packet[40:42] = (0xFFFF - headers.checksum(addresses)).to_bytes(2, "big")
+        assert not headers.transport_checksum_holds(bytes(packet))
+        checksum = struct.pack("=QHH", TxMetadataFlag.CHECKSUM, 34, 6)
+        sender.umem.view(256 - 24, 24 + 64)[:] = checksum.ljust(24, b"\0") + packet
+        assert send_raw(sender, [(256, 64, DescriptorOption.TX_METADATA)]) == [0]
+        (arrived,) = collect(receiver, 1)
+        assert headers.transport_checksum_holds(arrived)
+        assert arrived[:40] == packet[:40]
+
+
+def test_the_example_of_the_introduction(pair, capsys):
+    with Umem(frames=64) as other, Socket("va", umem=other, **TX_ONLY) as sender:
+        with xskit.Umem(frames=4096) as umem, xskit.Socket("vb", umem=umem) as sock:
+            sender.send(numbered(1))
+            for packet in sock.receive(timeout=1.0):
+                print(packet.length, bytes(packet[:14]))
+    assert capsys.readouterr().out == f"64 {numbered(1)[0][:14]}\n"
+
+
+def test_a_forked_child_has_neither_rings_nor_packet_memory(pair):
+    with two_sockets() as (sender, _):
+        reading, writing = os.pipe()
+        if (child := os.fork()) == 0:
+            os.read(reading, 1)
+            os._exit(0)
+        maps = Path(f"/proc/{child}/maps").read_text()
+        os.write(writing, b"x")
+        os.waitpid(child, 0)
+        os.close(reading)
+        os.close(writing)
+        assert "socket:[" in Path("/proc/self/maps").read_text()
+        assert "socket:[" not in maps
+        assert f"{sender.umem.address:x}-" not in maps

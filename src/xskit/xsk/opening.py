@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from xskit.abi.xdp import AF_XDP, SOL_XDP, BindFlag, SockaddrXdp, SocketOption, XdpOption
 from xskit.errors import UsageError, XskitError
 from xskit.netconf.interfaces import Interface
+from xskit.netconf.netdev import device_features
 from xskit.xsk.errors import Call, explain
 from xskit.xsk.holders import holders
 
@@ -77,8 +78,7 @@ def open_socket(plan: Plan) -> Opened:
         SocketError, PortError, PrivilegeError: the last rung's failure, explained.
     """
     _check(plan)
-    rungs = _rungs(plan)
-    why: list[str] = []
+    rungs, why = _rungs(plan)
     for number, flags in enumerate(rungs):
         made = _create(plan)
         try:
@@ -117,19 +117,28 @@ def _check(plan: Plan) -> None:
         raise explain(Call.BIND, errno.EINVAL, "no such queue", interface=known.name, queue=plan.queue, **facts)
 
 
-def _rungs(plan: Plan) -> list[BindFlag]:
-    """The bind flags to try, best first."""
+def _rungs(plan: Plan) -> tuple[list[BindFlag], list[str]]:
+    """The bind flags to try, best first; and why better ones need not be tried."""
     if plan.shared_fd is not None:
-        return [BindFlag.SHARED_UMEM]
+        return [BindFlag.SHARED_UMEM], []
     base = BindFlag.USE_NEED_WAKEUP if plan.need_wakeup else BindFlag.NONE
     buffers = [BindFlag.USE_SG, BindFlag.NONE] if plan.multi_buffer else [BindFlag.NONE]
     fits = plan.interface.mtu + FRAMING_BYTES <= plan.umem.capacity
-    rungs = []
-    if plan.mode in ("auto", "zero-copy"):
+    rungs: list[BindFlag] = []
+    why = []
+    if plan.mode == "auto" and _has_no_zero_copy(plan.interface.name):
+        why = [f"zero copy: {_explained(plan, BindFlag.ZEROCOPY, OSError(errno.EOPNOTSUPP, '')).cause}"]
+    elif plan.mode in ("auto", "zero-copy"):
         rungs += [BindFlag.ZEROCOPY | base | buffer for buffer in buffers if buffer or fits or not plan.multi_buffer]
     if plan.mode != "zero-copy":
         rungs += [BindFlag.COPY | base | buffer for buffer in buffers]
-    return rungs
+    return rungs, why
+
+
+def _has_no_zero_copy(name: str) -> bool:
+    """The kernel says so (Linux 6.3): trying would register, and pin, all of the packet memory for nothing."""
+    features = device_features(name)
+    return features is not None and not features.zero_copy
 
 
 def _name(flags: BindFlag) -> str:

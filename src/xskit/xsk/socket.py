@@ -87,6 +87,7 @@ class Socket:
         self.xdp_mode: str | None = None
         self.why: list[str] = []
         self._sharers: list[Socket] = []
+        self._last: Statistics | None = None
         owner = shared if shared and (shared.ifindex, shared.queue) == (self.ifindex, queue) else None
         if owner:
             fill = completion = 0
@@ -99,6 +100,8 @@ class Socket:
                 self.why += attachment.why
                 mode = "generic" if mode == "auto" and self.xdp_mode == "generic" else mode
             shared_fd = shared.fd if shared else None
+            if shared_fd == -1:
+                raise explain(Call.BIND, errno.EBADF)
             plan = Plan(facts, queue, umem, mode, rx, tx, fill, completion, multi_buffer, need_wakeup, shared_fd)
             opened = open_socket(plan)
             undo.callback(opened.socket.close)
@@ -186,7 +189,10 @@ class Socket:
         return self._traffic.refused
 
     def statistics(self) -> Statistics:
-        """XDP_STATISTICS of this socket. `rx_fill_ring_empty` is that of the queue's FILL ring."""
+        """XDP_STATISTICS of this socket; after close, as they were then. `rx_fill_ring_empty` is that of the queue's
+        FILL ring."""
+        if self._last is not None:
+            return self._last
         return Statistics.unpack(self._socket.getsockopt(SOL_XDP, SocketOption.STATISTICS, Statistics.LAYOUT.size))
 
     def register(self, program: RedirectProgram) -> None:
@@ -262,6 +268,8 @@ class Socket:
     def close(self) -> None:
         """Out of the XSKMAP, detach, unmap, close: in this order; twice is fine. Then the queue is free, some 20 to
         45 ms later."""
+        if self._last is None:
+            self._last = self.statistics()
         for sharer in list(self._sharers):
             sharer.close()
         self._steps.close()

@@ -39,6 +39,9 @@ MOST_FRAMES = MAX_SKB_FRAGS + 1
 """A packet's frames in copy mode: the first goes into the linear part of an skb (xsk_build_skb). A packet of more is
 thrown out as invalid, all of it."""
 
+LONGEST_WAIT_S = 1.0
+"""Without packets, the socket is looked after this often."""
+
 _STAMP = struct.Struct("=Q")
 _NO_STAMP = bytes(STAMP_BYTES)
 _CONTINUES = int(DescriptorOption.PKT_CONTD)
@@ -144,15 +147,14 @@ class Traffic:
         deadline = None if timeout is None else time.monotonic() + timeout
         while not (packets := self._take(self._rx, limit)):
             self._drive()
-            left_s = None if deadline is None else deadline - time.monotonic()
-            if left_s is not None and left_s <= 0:
+            self._wake_receive()  # poll would never tell that the interface is gone; this does
+            left_s = LONGEST_WAIT_S if deadline is None else min(deadline - time.monotonic(), LONGEST_WAIT_S)
+            if left_s <= 0:
                 break
-            if self._circulation.fill.needs_wakeup():
-                self._wake_receive()
             if self._tx is not None and self._tx.pending():
-                time.sleep(0.001 if left_s is None else min(0.001, left_s))
+                time.sleep(min(0.001, left_s))
             else:
-                self._poll.poll(None if left_s is None else max(1, int(left_s * 1000)))
+                self._poll.poll(max(1, int(left_s * 1000)))
         self._batch = packets
         self._audit()
         return packets

@@ -1,0 +1,232 @@
+"""Ports: the ladder of modes, all queues, two sockets a queue, and that nothing is left behind whatever happens."""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import os
+import select
+from contextlib import ExitStack
+
+import pytest
+
+from tests.real.xsk_veth import collect, completed, ip, kick, namespace, numbered, veth
+from xskit.bpf.errors import AttachError
+from xskit.bpf.redirect import Outcome
+from xskit.memory import map_memory, record_view, unmap_memory
+from xskit.netconf.interfaces import LinkState
+from xskit.xsk import opening, umem
+from xskit.xsk.errors import PortError
+from xskit.xsk.pool import Owner
+from xskit.xsk.port import Port
+from xskit.xsk.rings import Ring
+from xskit.xsk.socket import Socket
+from xskit.xsk.umem import Umem
+
+pytestmark = pytest.mark.root
+
+TX_ONLY = {"rx": 0, "program": None}
+
+
+@pytest.fixture
+def pair():
+    with veth() as name:
+        yield name
+
+
+def descriptors():
+    gc.collect()
+    return set(os.listdir("/proc/self/fd"))
+
+
+def ring_maps():
+    with open("/proc/self/maps") as lines:
+        return sum("socket:[" in line for line in lines)
+
+
+def test_a_port_in_another_namespace_shows_what_it_got():
+    home = os.readlink("/proc/thread-self/ns/net")
+    with namespace() as name, Umem(frames=64) as memory:
+        ip("-n", name, "link", "add", "va", "mtu", "1400", "type", "veth", "peer", "name", "vb")
+        for end in ("va", "vb"):
+            ip("-n", name, "link", "set", "dev", end, "up")
+        before = descriptors()
+        with Port.open("va", memory, namespace=name) as port:
+            assert os.readlink("/proc/thread-self/ns/net") == home
+            assert (port.name, port.mtu, port.max_length, port.max_frames) == ("va", 1400, 1418, 18)
+            assert (port.xdp_mode, port.zero_copy, port.multi_buffer) == ("native", False, True)
+            assert port.why == ["zero copy: the driver of va has no zero copy on queue 0"]
+            assert port.state() is LinkState.UP
+            (queue,) = port.queues
+            rings = (queue.receiver.rx_ring, queue.receiver.fill_ring, queue.receiver.completion_ring)
+            rings += (queue.transmitter.tx_ring,)
+            assert [record_view(Ring, ring).size for ring in rings] == [2048] * 4
+            assert queue.receiver.tx_ring is queue.transmitter.rx_ring is queue.transmitter.completion_ring is None
+            ip("-n", name, "link", "set", "dev", "vb", "down")
+            assert port.state() is LinkState.DOWN
+        assert port.state() is LinkState.GONE
+        assert descriptors() == before
+        assert ring_maps() == 0
+
+
+@pytest.mark.parametrize("mode", ["auto", "generic"])
+def test_a_device_without_native_xdp_is_opened_in_generic_mode(pair, mode):
+    ip("link", "add", "xkd0", "type", "bridge")
+    with Umem(frames=64) as memory, Port.open("xkd0", memory, mode=mode) as port:
+        assert (port.xdp_mode, port.zero_copy) == ("generic", False)
+        assert [sentence.partition(":")[0] for sentence in port.why] == (["native"] if mode == "auto" else [])
+    with Umem(frames=64) as memory, pytest.raises(AttachError):
+        Port.open("xkd0", memory, mode="native")
+
+
+def test_an_opening_that_fails_half_way_is_taken_back(monkeypatch):
+    monkeypatch.setattr(opening, "BUSY_SECONDS", 0.05)
+    with veth(rx_queues=2, tx_queues=2), Umem(frames=64) as memory, Umem(frames=64) as other:
+        with Socket("va", 1, umem=other, program=None):
+            before, maps = descriptors(), ring_maps()
+            with pytest.raises(PortError, match="^queue 1 of va is in use"):
+                Port.open("va", memory)
+            assert descriptors() == before
+            assert ring_maps() == maps
+        with Port.open("va", memory) as port:
+            assert [queue.number for queue in port.queues] == [0, 1]
+
+
+def test_chosen_queues_only():
+    with veth(rx_queues=3, tx_queues=3), Umem(frames=64) as memory, Port.open("va", memory, queues=[2, 0]) as port:
+        assert [queue.number for queue in port.queues] == [0, 2]
+
+
+def test_two_ports_on_one_interface_are_refused(pair):
+    with (
+        Umem(frames=64) as memory,
+        Port.open("va", memory),
+        pytest.raises(AttachError, match="another XDP program .* is attached to va"),
+    ):
+        Port.open("va", memory, mode="native")
+
+
+def test_a_packet_goes_from_port_to_port_without_a_copy():
+    with ExitStack() as stack:
+        names = [stack.enter_context(namespace(end)) for end in "ab"]
+        for name in names:
+            ip("-n", name, "link", "add", "va", "type", "veth", "peer", "name", "vb")
+            for end in ("va", "vb"):
+                ip("-n", name, "link", "set", "dev", end, "up")
+        memory = stack.enter_context(Umem(frames=256, debug=True))
+        outer = stack.enter_context(Umem(frames=256))
+        left, right = (stack.enter_context(Port.open("vb", memory, namespace=name)) for name in names)
+        source, sink = (stack.enter_context(Port.open("va", outer, namespace=name)) for name in names)
+        receiver, transmitter = left.queues[0].receiver, right.queues[0].transmitter
+        for port in (left, sink):
+            assert port.queues[0].receiver.receive(timeout=0) == []
+        source.queues[0].transmitter.send(numbered(30))
+        forwarded = 0
+        while forwarded < 30 and (batch := receiver.receive(timeout=2.0)):
+            offsets = {packet.parts[0][0] for packet in batch}
+            assert transmitter.send(batch) == len(batch)
+            assert {address for address, _ in sent(transmitter, len(batch))} == offsets
+            forwarded += len(batch)
+        assert collect(sink.queues[0].receiver, 30) == numbered(30)
+        transmitter.flush()
+        assert memory.check()[Owner.TX] == 0
+
+
+def sent(transmitter, count):
+    """The last descriptors that were put into TX."""
+    ring = transmitter._rings.tx
+    last = ring._producer[0]
+    slots = [(last - 1 - number) % ring.size for number in range(count)]
+    return [(ring._entries[2 * slot], ring._entries[2 * slot + 1]) for slot in slots]
+
+
+def test_polling_the_receiver_does_not_send(pair):
+    with Umem(frames=64) as memory, Port.open("va", memory) as port:
+        (queue,) = port.queues
+        queue.transmitter._rings.tx.put_descriptors([(0, 64, 0)])
+        poll = select.poll()
+        poll.register(queue.receiver, select.POLLIN | select.POLLOUT)
+        poll.poll(20)
+        assert queue.transmitter._rings.tx.pending() == 1
+        assert kick(queue.transmitter) == 0
+        assert completed(queue.receiver) == [0]
+
+
+def test_statistics_are_those_of_all_queues_and_stay_after_close():
+    with veth(rx_queues=2, tx_queues=2), Umem(frames=64) as memory, Umem(frames=64) as other:
+        port = Port.open("vb", memory, mode="native")
+        with Socket("va", 0, umem=other, **TX_ONLY) as zero, Socket("va", 1, umem=other, shared=zero, **TX_ONLY) as one:
+            zero.send(numbered(3))
+            one.send(numbered(4))
+            for queue in port.queues:
+                queue.transmitter._rings.tx.put_descriptors([(1 << 40, 64, 0)])
+                kick(queue.transmitter)
+        for _ in range(2):
+            counted = port.statistics()
+            assert (counted.rx_dropped, counted.rx_fill_ring_empty) == (7, 7)
+            assert (counted.tx_invalid_descriptors, counted.rx_ring_full) == (2, 0)
+            assert port.outcomes() == {Outcome.REDIRECTED: 7, Outcome.PASSED: 0, Outcome.UNSTAMPED: 0}
+            port.close()
+
+
+def test_a_port_whose_interface_is_deleted_closes_like_any_other(pair):
+    before = descriptors()
+    with Umem(frames=64) as memory:
+        port = Port.open("va", memory)
+        ip("link", "del", "dev", "va")
+        assert port.state() is LinkState.GONE
+        port.close()
+        port.close()
+        assert port.closed
+    assert descriptors() == before
+    assert ring_maps() == 0
+
+
+def test_closing_the_memory_closes_its_sockets(pair):
+    memory = Umem(frames=64)
+    port = Port.open("va", memory)
+    memory.close()
+    assert port.queues[0].receiver.fd == port.queues[0].transmitter.fd == -1
+    port.close()
+
+
+class FoldedRegion:
+    """5 GiB of addresses over 2 MiB of memory, mapped again and again."""
+
+    FOLD = 2 << 20
+
+    def __init__(self, size, **_):
+        self.size = size
+        self.address = map_memory(size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
+        fd = os.memfd_create("xkfold")
+        os.truncate(fd, self.FOLD)
+        for offset in range(0, size, self.FOLD):
+            umem_libc.mmap(self.address + offset, self.FOLD, 3, mmap.MAP_SHARED | MAP_FIXED, fd, 0)
+        os.close(fd)
+
+    def close(self):
+        if self.address:
+            unmap_memory(self.address, self.size)
+            self.address = 0
+
+
+MAP_FIXED, MAP_NORESERVE = 0x10, 0x4000
+umem_libc = umem.ctypes.CDLL(None)
+umem_libc.mmap.argtypes = [umem.ctypes.c_void_p, umem.ctypes.c_size_t] + [umem.ctypes.c_int] * 3 + [umem.ctypes.c_long]
+
+
+def test_frames_beyond_four_gibibytes(pair, monkeypatch):
+    monkeypatch.setattr(umem, "Region", FoldedRegion)
+    frames = (5 << 30) // 4096
+    with Umem(frames=frames) as memory:
+        monkeypatch.undo()
+        memory.pool.take(frames - 400, Owner.HELD)  # what is left lies at the end
+        with Umem(frames=256) as other, Socket("va", umem=memory) as left, Socket("vb", umem=other) as right:
+            right.send(numbered(5))
+            batch = left.receive(timeout=2.0)
+            assert batch[0].parts[0][0] > 4 << 30
+            assert [bytes(packet) for packet in batch] == numbered(len(batch))
+            assert left.send(numbered(5)) == 5
+            assert min(left._circulation.sending) * 4096 > 4 << 30
+            assert left.send(batch) == len(batch)
+            assert collect(right, 5 + len(batch)) == numbered(5) + numbered(len(batch))
