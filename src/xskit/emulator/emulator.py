@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
@@ -50,7 +50,7 @@ class PortSpec:
 
     name: str
     namespace: str | None = None
-    owned: bool = False
+    owned: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         return self.name if self.namespace is None else f"{self.namespace}/{self.name}"
@@ -123,12 +123,13 @@ class Emulator:
                 left half-made.
         """
         require(("CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF"), "opening ports through AF_XDP")
+        cpus = choose_cpus(self.engine)
         try:
             facts = {port: _facts(port) for spec in self.specs for port in spec.ports}
             self.plan = self._plan(facts)
             with self._on_compile():
                 compile_data_plane([direction for _, _, _, direction in self._directions()])
-            self._open(facts, self.plan)
+            self._open(facts, self.plan, cpus)
         except BaseException:
             self._closing.close()
             raise
@@ -154,7 +155,7 @@ class Emulator:
             memory_bytes=self.engine.memory,
         )
 
-    def _open(self, facts: Mapping[PortSpec, Interface], plan: MemoryPlan) -> None:
+    def _open(self, facts: Mapping[PortSpec, Interface], plan: MemoryPlan, cpus: Sequence[int]) -> None:
         umem = self._closing.enter_context(
             Umem(frames=plan.frames, frame_size=plan.frame_size, huge=True, hugetlb=self.engine.hugetlb)
         )
@@ -173,7 +174,7 @@ class Emulator:
         made = self._make_directions(umem, table, plan)
         for spec, forward, reverse in zip(self.specs, made[::2], made[1::2], strict=True):
             self.links[spec.name] = Link(spec.name, forward, reverse, self)
-        self._start_workers(made)
+        self._start_workers(made, cpus)
 
     def _make_directions(self, umem: Umem, table: PacketTable, plan: MemoryPlan) -> list[LinkDirection]:
         made = []
@@ -187,7 +188,7 @@ class Emulator:
                 f"{spec.name} {name}",
                 settings.stages(),
                 receive=[_receive_end(queue, receiving) for queue in receiving.queues],
-                transmit=[_transmit_end(queue, sending) for queue in sending.queues],
+                transmit=[_transmit_end(queue, sending) for queue in sending.queues if queue.transmitter],
                 table=table,
                 frames=Frames(
                     base=umem.address,
@@ -209,16 +210,15 @@ class Emulator:
                     name,
                     settings,
                     live,
-                    share,
+                    plan,
+                    number,
                     max_length=sending.max_length,
-                    frame_size=plan.frame_size,
                     horizon_ns=horizon_ns,
                 )
             )
         return made
 
-    def _start_workers(self, made: Sequence[LinkDirection]) -> None:
-        cpus = self.engine.cpus or choose_cpus(self.engine.workers)
+    def _start_workers(self, made: Sequence[LinkDirection], cpus: Sequence[int]) -> None:
         for number in range(self.engine.workers):
             mine = made if self.engine.workers == 1 else made[number::2]
             worker = WorkerThread([d.live for d in mine], cpu=cpus[number], spin=self.engine.spin)
@@ -246,7 +246,10 @@ class Emulator:
             self._monitor.stop()
             for worker in self._workers:
                 worker.stop()
-            self._last = self.report()
+            try:
+                self._last = self.report()
+            finally:
+                self._closing.close()
         self._closing.close()
         return self._last
 
@@ -318,10 +321,19 @@ class Emulator:
         return f"set --memory {format_size(1 << (2 * max(planned, 1) - 1).bit_length())}"
 
 
-def choose_cpus(count: int) -> tuple[int, ...]:
-    """The CPUs for so many workers: the last ones that this process may use."""
+def choose_cpus(engine: EngineSettings) -> tuple[int, ...]:
+    """The CPUs for the workers: those asked for, or the last ones that this process may use.
+
+    Raises:
+        SettingsError: this process may not use one of those asked for.
+    """
     allowed = sorted(os.sched_getaffinity(0), reverse=True)
-    return tuple(allowed[number % len(allowed)] for number in range(count))
+    if engine.cpus is not None:
+        if refused := [cpu for cpu in engine.cpus if cpu not in allowed]:
+            usable = ", ".join(map(str, reversed(allowed)))
+            raise SettingsError(f"a worker cannot run on CPU {refused[0]}: this process may use {usable}")
+        return engine.cpus
+    return tuple(allowed[number % len(allowed)] for number in range(engine.workers))
 
 
 def _facts(port: PortSpec) -> Interface:

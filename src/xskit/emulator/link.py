@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from xskit import units
@@ -9,12 +10,13 @@ from xskit.emulator.mistakes import CapacityError
 from xskit.emulator.monitor import SaturatedRate
 from xskit.emulator.report import DirectionReport, LinkReport, direction_report
 from xskit.emulator.settings import DirectionSettings
-from xskit.emulator.sizing import DirectionPlan, check_capacity
+from xskit.emulator.sizing import MemoryPlan, check_capacity
 from xskit.engine.clock import monotonic_ns
 from xskit.engine.live import LiveDirection
 from xskit.engine.pipeline import Statistics
 from xskit.engine.records import Direction
 from xskit.engine.thread import WorkerThread
+from xskit.errors import UsageError
 from xskit.stages.bottleneck import Overhead, server_parameters
 
 if TYPE_CHECKING:
@@ -34,19 +36,19 @@ class LinkDirection:
         name: str,
         settings: DirectionSettings,
         live: LiveDirection,
-        plan: DirectionPlan,
+        plan: MemoryPlan,
+        number: int,
         *,
         max_length: int,
-        frame_size: int,
         horizon_ns: int,
     ) -> None:
         self.name = name
         self.settings = settings
         self.live = live
-        self.plan = plan
-        self.rate = SaturatedRate()
+        self.rate = SaturatedRate(settings.owd + 3 * settings.jitter)
+        self._plan = plan
+        self._number = number
         self._max_length = max_length
-        self._frame_size = frame_size
         self._horizon_ns = horizon_ns
         self._worker: WorkerThread | None = None
 
@@ -67,20 +69,30 @@ class LinkDirection:
         Raises:
             SettingsError: an unknown key or an impossible value.
             CapacityError: the memory was not planned for that much in flight; the error carries the number.
+            UsageError: the link is not running.
         """
+        self.apply(self.checked(changes), monotonic_ns() if at_ns is None else at_ns)
+
+    def checked(self, changes: Mapping[str, Any]) -> DirectionSettings:
+        """The settings after these changes; raises what `update` does, and changes nothing."""
         settings = self.settings.changed(changes)
-        check_capacity(self.live.name, settings, self.plan, self._max_length, self._frame_size)
+        check_capacity(self.live.name, self.settings, settings, self._plan, self._number, self._max_length)
         if settings.order == "free" and settings.longest_owd_ns > self._horizon_ns:
             raise CapacityError(
                 f"{self.live.name}: a packet might be held for {units.format_duration(settings.longest_owd_ns)}, the "
                 f"timing wheel was planned for {units.format_duration(self._horizon_ns)}",
                 remedy="start the link with the longest owd and jitter that it will have",
             )
+        if self._worker is None or not self._worker.running:
+            raise UsageError(f"{self.live.name}: the link is not running")
+        return settings
+
+    def apply(self, settings: DirectionSettings, at_ns: int) -> None:
+        """Let settings that were checked take force at a logical time."""
         assert self._worker is not None
-        moment = monotonic_ns() if at_ns is None else at_ns
-        self._worker.update(self.live, settings.stages(), moment, owd_base_ns=settings.owd_base_ns)
+        self._worker.update(self.live, settings.stages(), at_ns, owd_base_ns=settings.owd_base_ns)
         self.settings = settings
-        self.rate = SaturatedRate()
+        self.rate = SaturatedRate(settings.owd + 3 * settings.jitter)
 
     def observe(self, statistics: Statistics) -> None:
         """Take one snapshot into the measured rate of the bottleneck."""
@@ -116,10 +128,9 @@ class Link:
     def update(self, *, at_ns: int | None = None, **changes: Any) -> None:
         """Change settings of both directions at the same logical time, as LinkDirection.update."""
         moment = monotonic_ns() if at_ns is None else at_ns
-        for direction in self.directions:
-            direction.settings.changed(changes)
-        for direction in self.directions:
-            direction.update(at_ns=moment, **changes)
+        checked = [direction.checked(changes) for direction in self.directions]
+        for direction, settings in zip(self.directions, checked, strict=True):
+            direction.apply(settings, moment)
 
     def report(self) -> LinkReport:
         """Asked against achieved, now."""

@@ -42,20 +42,27 @@ def balance(statistics: Statistics, outstanding: int) -> list[str]:
 class SaturatedRate:
     """The rate of what was sent while the bottleneck never was idle: from pairs of snapshots.
 
-    A window counts when packets were queued at both ends and no packet found the bottleneck idle in between.
+    A window counts when packets were queued at both ends and no packet found the bottleneck idle in between, and when
+    that had been so for `settle_ns` before: what is sent now left the bottleneck an owd ago.
     """
 
+    settle_ns: int = 0
     wire_bytes: int = 0
     time_ns: int = 0
+    _since_ns: int = field(default=0, repr=False)
     _last: tuple[int, int, int, bool] | None = field(default=None, repr=False)
 
     def add(self, clock_ns: int, wire_bytes: int, idle_starts: int, queued: bool) -> None:
-        """Take one snapshot in."""
-        last, self._last = self._last, (clock_ns, wire_bytes, idle_starts, queued)
-        if last is None or not (last[3] and queued) or last[2] != idle_starts or clock_ns <= last[0]:
+        """Take one snapshot in; one that is older than the last is left out."""
+        last = self._last
+        if last is not None and clock_ns <= last[0]:
             return
-        self.wire_bytes += wire_bytes - last[1]
-        self.time_ns += clock_ns - last[0]
+        self._last = (clock_ns, wire_bytes, idle_starts, queued)
+        if last is None or not (last[3] and queued) or last[2] != idle_starts:
+            self._since_ns = clock_ns
+        elif last[0] >= self._since_ns + self.settle_ns:
+            self.wire_bytes += wire_bytes - last[1]
+            self.time_ns += clock_ns - last[0]
 
     @property
     def bps(self) -> float | None:
@@ -76,6 +83,7 @@ class Monitor:
         self._workers = list(workers)
         self._look = look
         self._ports = ports
+        self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._failed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="xskit-monitor", daemon=True)
@@ -104,8 +112,14 @@ class Monitor:
                 return
 
     def check(self, snapshots: list[Snapshot]) -> None:
-        """Balance the books of every direction, and pass the snapshots on."""
+        """Balance the books of every direction, and pass the snapshots on; from any thread."""
+        with self._lock:
+            self._check(snapshots)
+
+    def _check(self, snapshots: list[Snapshot]) -> None:
         for worker, snapshot in zip(self._workers, snapshots, strict=True):
+            if not snapshot.whole:
+                continue
             for direction, statistics, outstanding in zip(
                 worker.directions, snapshot.statistics, snapshot.outstanding, strict=True
             ):

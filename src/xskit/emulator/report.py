@@ -180,8 +180,7 @@ def judge(report: Report, *, imbalances: int, violations: int, broken: Sequence[
             late = direction.lateness_ns["p99"]
             if late is not None and late > allowed:
                 reasons.append(
-                    f"{place}: packets left {units.format_duration(round(late))} late at the 99th percentile, more "
-                    f"than {units.format_duration(round(allowed))}"
+                    f"{place}: packets left {_about(late)} late at the 99th percentile, more than {_about(allowed)}"
                 )
             full = direction.packets["dropped"].get("memory_full", 0)
             if full:
@@ -198,3 +197,9 @@ def judge(report: Report, *, imbalances: int, violations: int, broken: Sequence[
         reasons.append(f"{violations} frames were not where they should have been")
     report.invalid_because = reasons
     report.valid = not reasons
+
+
+def _about(value_ns: float) -> str:
+    """Three digits are enough for a measured time."""
+    whole = round(value_ns)
+    return units.format_duration(round(whole, min(3 - len(str(whole)), 0)))

@@ -67,11 +67,16 @@ class QueueSettings(_Strict):
     @model_validator(mode="before")
     @classmethod
     def _short_form(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            return {"kind": value} if value.isalpha() else {"limit": value}
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return {"limit": value}
-        return value
+        return _queue_table(value)
+
+
+def _queue_table(value: Any) -> Any:
+    """What the short form of a queue means; anything else as it is."""
+    if isinstance(value, str):
+        return {"kind": value} if value.isalpha() else {"limit": value}
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return {"limit": value}
+    return value
 
 
 class DirectionSettings(_Strict):
@@ -117,9 +122,11 @@ class DirectionSettings(_Strict):
         Raises:
             SettingsError: an unknown key or an impossible value, or a key that cannot change in a running link.
         """
-        known = {name: getattr(self, name) for name in type(self).model_fields}
-        merged = {name: value for name, value in known.items() if name not in changes}
-        result = read(type(self), {**_as_written(self, merged), **changes}, "update")
+        known = {name: value for name, value in self.model_dump().items() if value is not None}
+        named = {name: _queue_table(value) if name == "queue" else value for name, value in changes.items()}
+        if isinstance(named.get("queue"), Mapping):
+            named["queue"] = {**known["queue"], **named["queue"]}
+        result = read(type(self), {**known, **named}, "update")
         if result.order != self.order:
             raise SettingsError("order cannot change while the link runs: it decides which stages are compiled")
         return result
@@ -136,11 +143,6 @@ class DirectionSettings(_Strict):
             "queue": {"kind": self.queue.kind, "limit": units.format_queue_limit(self.queue.limit)},
             "loss": self.loss,
         }
-
-
-def _as_written(settings: DirectionSettings, names: Mapping[str, Any]) -> dict[str, Any]:
-    dumped = settings.model_dump()
-    return {name: dumped[name] for name in names if dumped[name] is not None}
 
 
 class LinkSettings(_Strict):

@@ -26,6 +26,8 @@ SMALLEST_PACKET_BYTES = 64
 DEFAULT_DIRECTION_BYTES = 64 << 20
 """What the plan spends on a direction without being told to."""
 LEAST_PACKETS = 4096
+LEAST_FRAMES = 64
+"""A direction's least share of a memory that the user has set."""
 UNLIMITED_PPS = 1_500_000
 """Without a rate: about what one worker can forward."""
 MARGIN = 1.25
@@ -37,11 +39,13 @@ class DirectionPlan:
     """One direction's share.
 
     Attributes:
-        packets: that can be in flight at once, each of `frames_per_packet` frames.
+        packets: frames for what is in flight; a packet takes one, a full-size one `frames_per_packet`.
+        frames_per_packet: frames of a full-size packet.
         fill_reserve: frames kept for the FILL rings.
         frames: in all.
-        packet_bytes: in flight and queue are covered for packets of at least this size.
-        in_flight_bytes: what the settings ask to hold; None without a rate.
+        packet_bytes: in flight and queue are covered for packets of at least this size that fit in one frame.
+        in_flight_bytes: what the settings ask to hold of full-size packets; None without a rate.
+        wanted: what `packets` would be if the memory were not given; given memory is shared by it.
     """
 
     packets: int
@@ -50,6 +54,7 @@ class DirectionPlan:
     frames: int
     packet_bytes: int
     in_flight_bytes: int | None
+    wanted: int
 
 
 @dataclass(frozen=True)
@@ -79,25 +84,31 @@ def frame_size_for(max_length: int) -> int:
     return 2048 if max_length <= 2048 - HEADROOM_BYTES else 4096
 
 
-def in_flight_bytes(settings: DirectionSettings) -> int | None:
-    """What the direction must hold at its rate: owd, jitter and queue; None without a rate."""
+def in_flight(settings: DirectionSettings) -> tuple[int, int] | None:
+    """What the direction must hold at its rate: (bytes, and on top packets of any size); None without a rate."""
     if settings.rate is None:
         return None
-    held = settings.rate * (settings.owd + 3 * settings.jitter) // 8_000_000_000
+    on_the_way = settings.rate * (settings.owd + 3 * settings.jitter) // 8_000_000_000
     limit = settings.queue.limit
+    if limit.unit == "packets":
+        return on_the_way, limit.value
     if limit.unit == "bytes":
-        return held + limit.value
-    if limit.unit == "ns":
-        return held + settings.rate * limit.value // 8_000_000_000
-    return held + limit.value * 1514
+        return on_the_way + limit.value, 0
+    return on_the_way + settings.rate * limit.value // 8_000_000_000, 0
+
+
+def full_size_packets(settings: DirectionSettings, longest: int) -> int | None:
+    """Packets of the longest size that the direction must hold at its rate; None without a rate."""
+    held = in_flight(settings)
+    return None if held is None else math.ceil(held[0] / longest) + held[1]
 
 
 def packets_needed(settings: DirectionSettings, packet_bytes: int) -> int:
-    """Packets of one size that are in flight at once under these settings."""
-    held = in_flight_bytes(settings)
+    """Packets of one size that are in flight at once under these settings, and some to spare."""
+    held = full_size_packets(settings, packet_bytes)
     if held is None:
         return LEAST_PACKETS + UNLIMITED_PPS * (settings.owd + 3 * settings.jitter) // 1_000_000_000
-    return LEAST_PACKETS // 4 + math.ceil(held / packet_bytes * MARGIN)
+    return LEAST_PACKETS // 4 + math.ceil(held * MARGIN)
 
 
 def plan_memory(
@@ -131,18 +142,17 @@ def plan_memory(
         few = packets_needed(settings, longest) * frames_per_packet
         many = packets_needed(settings, SMALLEST_PACKET_BYTES)
         wanted.append(max(few, min(many, DEFAULT_DIRECTION_BYTES // frame_size)))
-    reserve = sum(fill_entries)
+    shares = wanted
+    unit = max(PAGE_BYTES // frame_size, 1)
     if memory_bytes is not None:
-        wanted = _share(wanted, memory_bytes // frame_size - reserve, reserve, frame_size)
-    plans = []
-    for settings, longest, frames, fill in zip(directions, max_lengths, wanted, fill_entries, strict=True):
-        held = in_flight_bytes(settings)
-        covered = SMALLEST_PACKET_BYTES if held is None else min(max(math.ceil(held / frames), 1), longest)
-        per_packet = math.ceil(longest / usable)
-        plans.append(DirectionPlan(frames, per_packet, fill, frames + fill, covered, held))
-    total = sum(plan.frames for plan in plans)
-    unit = PAGE_BYTES // frame_size
-    total = math.ceil(total / unit) * unit if unit > 1 else total
+        shares = _share(wanted, memory_bytes // frame_size // unit * unit, sum(fill_entries), frame_size)
+    plans = [
+        _direction_plan(settings, longest, math.ceil(longest / usable), frames, fill, want)
+        for settings, longest, frames, fill, want in zip(
+            directions, max_lengths, shares, fill_entries, wanted, strict=True
+        )
+    ]
+    total = math.ceil(sum(plan.frames for plan in plans) / unit) * unit
     stores = sum(capacity_for(plan.frames) * ENTRY_BYTES * entries_per_packet for plan in plans)
     return MemoryPlan(
         frame_size=frame_size,
@@ -155,30 +165,65 @@ def plan_memory(
     )
 
 
+def _direction_plan(
+    settings: DirectionSettings, longest: int, frames_per_packet: int, frames: int, fill: int, wanted: int
+) -> DirectionPlan:
+    held = in_flight(settings)
+    covered = SMALLEST_PACKET_BYTES
+    if held is not None:
+        covered = min(max(math.ceil(held[0] / max(frames - held[1], 1)), 1), longest)
+    return DirectionPlan(
+        packets=frames,
+        frames_per_packet=frames_per_packet,
+        fill_reserve=fill,
+        frames=frames + fill,
+        packet_bytes=covered,
+        in_flight_bytes=None if held is None else held[0] + held[1] * longest,
+        wanted=wanted,
+    )
+
+
 def _share(wanted: Sequence[int], frames: int, reserve: int, frame_size: int) -> list[int]:
-    """Divide the frames that the user gave by need."""
-    least = len(wanted) * 64
-    if frames < least:
+    """Divide the frames that the user gave: a little for each direction, the others by need."""
+    least = len(wanted) * LEAST_FRAMES
+    left = frames - reserve - least
+    if left < 0:
         needed = units.format_size((reserve + least) * frame_size)
         raise SettingsError(f"this packet memory cannot even fill the FILL rings: at least {needed} is needed")
-    return [max(frames * want // sum(wanted), 64) for want in wanted]
+    return [LEAST_FRAMES + left * want // sum(wanted) for want in wanted]
 
 
 def check_capacity(
-    name: str, settings: DirectionSettings, plan: DirectionPlan, max_length: int, frame_size: int
+    name: str, now: DirectionSettings, wanted: DirectionSettings, plan: MemoryPlan, number: int, max_length: int
 ) -> None:
     """Refuse settings that the planned memory cannot hold even for full-size packets.
+
+    Args:
+        name: of the direction, for the error.
+        now: its settings; what needs no more than these is never refused.
+        wanted: what they shall become.
+        plan: of the whole memory.
+        number: of the direction in the plan.
+        max_length: its longest packet, in bytes.
 
     Raises:
         CapacityError: with the number to set.
     """
-    if settings.rate is None:
+    packets = full_size_packets(wanted, max_length)
+    if packets is None or packets <= (full_size_packets(now, max_length) or 0):
         return
-    held = in_flight_bytes(settings) or 0
-    frames = math.ceil(held / max_length) * plan.frames_per_packet
-    if frames > plan.packets:
-        needed = units.format_size((frames + plan.fill_reserve) * frame_size * 2)
+    share = plan.directions[number]
+    frames = packets * share.frames_per_packet
+    if frames > share.packets:
+        needed = _memory_for(plan, share, frames)
         raise CapacityError(
-            f"{name}: {frames} frames would be in flight, the packet memory was planned for {plan.packets}",
-            remedy=f"start with --memory {needed} or more",
+            f"{name}: {frames} frames would be in flight, the packet memory was planned for {share.packets}",
+            remedy=f"start with --memory {units.format_size(needed)} or more",
         )
+
+
+def _memory_for(plan: MemoryPlan, share: DirectionPlan, frames: int) -> int:
+    """Bytes, in whole MiB, of a packet memory in which that direction gets so many frames."""
+    left = math.ceil((frames - LEAST_FRAMES) * sum(other.wanted for other in plan.directions) / share.wanted)
+    kept = sum(other.fill_reserve + LEAST_FRAMES for other in plan.directions)
+    return math.ceil((left + kept) * plan.frame_size / (1 << 20)) << 20

@@ -7,7 +7,7 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,8 @@ class Snapshot:
     statistics: list[Statistics]
     outstanding: list[int]
     achieved: list[Direction]
+    whole: bool
+    """False: the worker did not answer in time, so the numbers are of several moments and need not balance."""
 
 
 class WorkerThread:
@@ -187,10 +189,22 @@ class WorkerThread:
                 os.eventfd_read(self._eventfd)
         return True
 
+    @contextlib.contextmanager
+    def _free_for_update(self, direction: LiveDirection) -> Iterator[None]:
+        """Hold the lock at a moment when no update of this direction waits; snapshots are taken meanwhile."""
+        while True:
+            with self._lock:
+                if not (direction.pipeline.pending and self.running):
+                    yield
+                    return
+            time.sleep(0.0005)
+
     def snapshot(self) -> Snapshot:
         """The numbers of all directions at one moment between two turns of the loop."""
         with self._lock:
-            if not self._ask(SNAPSHOT):
+            whole = self._ask(SNAPSHOT)
+            if not whole:
+                whole = not self.running
                 triples = array_at(self.view.copies, 3 * self.view.copy_count, np.int64).reshape(-1, 3)
                 for origin, target, size in triples.tolist():
                     ctypes.memmove(target, origin, size)
@@ -201,6 +215,7 @@ class WorkerThread:
             statistics=[d.statistics(copies[2 * n]) for n, d in enumerate(self.directions)],
             outstanding=[d.outstanding(copies[2 * n + 1]) for n, d in enumerate(self.directions)],
             achieved=[d.achieved(copies[2 * n + 1]) for n, d in enumerate(self.directions)],
+            whole=whole,
         )
 
     def _facts(self, worker: Worker) -> WorkerFacts:
@@ -225,9 +240,7 @@ class WorkerThread:
 
         One update may wait for its time; another one waits until that has come.
         """
-        with self._lock:
-            while direction.pipeline.pending and self.running:
-                time.sleep(0.0005)
+        with self._free_for_update(direction):
             direction.view.coming_base_ns = owd_base_ns
             direction.pipeline.stage_update(stages, effective_ns)
             direction.stages = list(stages)

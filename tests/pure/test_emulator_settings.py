@@ -1,0 +1,236 @@
+"""Settings: short forms, what an update changes, and the exact sentence for every mistake."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xskit.emulator.emulator import Emulator, LinkSpec, PortSpec, choose_cpus
+from xskit.emulator.mistakes import SettingsError
+from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings, link_settings, read
+from xskit.units import QueueLimit
+
+
+def sentence(model, values) -> str:
+    with pytest.raises(SettingsError) as caught:
+        read(model, values, "wan.toml", "link.wan")
+    assert caught.value.exit_code == 2
+    return caught.value.cause.removeprefix("wan.toml: link.wan: ")
+
+
+LINK_MISTAKES = [
+    ({"lossy": "1%"}, "lossy: unknown key; did you mean loss?"),
+    (
+        {"xyz": 1},
+        "xyz: unknown key; known keys are forward, jitter, jitter_distribution, loss, order, overhead, owd, queue, "
+        "rate, reverse",
+    ),
+    ({"forward": {"los": 1}}, "forward.los: unknown key; did you mean loss?"),
+    ({"reverse": {"forwards": {}}}, "reverse.forwards: unknown key; known keys are jitter, jitter_distribution, "
+     "loss, order, overhead, owd, queue, rate"),
+    ({"queue": {"limt": "5ms"}}, "queue.limt: unknown key; did you mean limit?"),
+    ({"queue": {"zzz": "5ms"}}, "queue.zzz: unknown key; known keys are kind, limit"),
+    ({"forward": {"queue": {"zzz": "5ms"}}}, "forward.queue.zzz: unknown key; known keys are kind, limit"),
+    ({"queue": "codel"}, "queue.kind: 'codel' is not 'droptail'"),
+    ({"queue": 5}, "queue.limit: 5 what? write 5packets, 5KiB or 5ms"),
+    ({"queue": True}, "queue: a table is wanted, not True"),
+    ({"queue": [1]}, "queue: a table is wanted, not [1]"),
+    ({"owd": "20"}, "owd: 20 what? write 20ms"),
+    ({"owd": 20}, "owd: 20 what? write 20ms"),
+    ({"owd": True}, "owd: a quantity is wanted, not true or false"),
+    ({"owd": None}, "owd: None is no duration: write it as text, for instance 20ms"),
+    ({"owd": "-1ms"}, "owd: -1ms is no duration: it cannot be negative"),
+    (
+        {"rate": 0},
+        "rate: a rate of 0 never sends: leave rate out for unlimited, or write loss 100% for a black hole",
+    ),
+    ({"rate": "10mbps"}, "rate: did you mean 10Mbit or 10MBps?"),
+    ({"loss": "101%"}, "loss: 101% is no probability: write it from 0% to 100%"),
+    ({"loss": 1}, "loss: 1 what? write 1% or 100%"),
+    ({"order": "frei"}, "order: 'frei' is none of 'keep' or 'free'"),
+    ({"jitter_distribution": "pareto"}, "jitter_distribution: 'pareto' is none of 'normal' or 'uniform'"),
+    ({"overhead": "L4"}, "overhead: 'L4' is none of 'L1', 'L2' or 'L3'"),
+    ({"forward": 3}, "forward: a table is wanted, not 3"),
+    (3, "a table is wanted, not 3"),
+]  # fmt: skip
+
+ENGINE_MISTAKES = [
+    ({"memory": "1G"}, "memory: did you mean 1GiB or 1GB?"),
+    ({"frame_size": 3000}, "frame_size: 3000 is none of 2048 or 4096"),
+    ({"ring_size": 100}, "ring_size must be a power of two, not 100"),
+    ({"ring_size": 32}, "ring_size: 64 or more is wanted, not 32"),
+    ({"ring_size": 1 << 21}, "ring_size: 1048576 or less is wanted, not 2097152"),
+    ({"ring_size": "many"}, "ring_size: a whole number is wanted, not 'many'"),
+    ({"workers": 3}, "workers: 3 is none of 1 or 2"),
+    ({"workers": 2, "cpus": [0]}, "2 workers need 2 CPUs, 1 given"),
+    ({"cpus": "1"}, "cpus: a list is wanted, not '1'"),
+    ({"cpus": [1, "a"]}, "cpus.1: a whole number is wanted, not 'a'"),
+    ({"seed": -1}, "seed: 0 or more is wanted, not -1"),
+    ({"seed": 1.5}, "seed: a whole number is wanted, not 1.5"),
+    ({"spin": "maybe"}, "spin: true or false is wanted, not 'maybe'"),
+    ({"mode": "fast"}, "mode: 'fast' is none of 'auto', 'zero-copy', 'native' or 'generic'"),
+    ({"spinn": True}, "spinn: unknown key; did you mean spin?"),
+]
+
+
+@pytest.mark.parametrize(("values", "expected"), LINK_MISTAKES)
+def test_mistake_in_a_link(values, expected):
+    assert sentence(LinkSettings, values) == expected
+
+
+@pytest.mark.parametrize(("values", "expected"), ENGINE_MISTAKES)
+def test_mistake_in_the_engine(values, expected):
+    assert sentence(EngineSettings, values) == expected
+
+
+def test_a_mistake_names_where_it_is():
+    with pytest.raises(SettingsError) as caught:
+        read(LinkSettings, {"owd": "20"}, "wan.toml", "link.wan")
+    assert str(caught.value) == "wan.toml: link.wan: owd: 20 what? write 20ms"
+    with pytest.raises(SettingsError) as caught:
+        read(DirectionSettings, 5)
+    assert str(caught.value) == "a table is wanted, not 5"
+
+
+def test_a_key_can_be_spelled_as_it_was_written():
+    with pytest.raises(SettingsError) as caught:
+        read(LinkSettings, {"forward": {"owd": "20"}}, spelled=lambda path: "--" + "-".join(path))
+    assert str(caught.value) == "--forward-owd: 20 what? write 20ms"
+
+
+def test_a_mistake_for_both_directions_counts_once():
+    assert sentence(LinkSettings, {"owd": "x"}) == (
+        "owd: 'x' is no duration: write a number and a unit, for instance 20ms"
+    )
+
+
+def test_further_mistakes_are_counted():
+    assert sentence(LinkSettings, {"owd": "20", "loss": "2"}) == "owd: 20 what? write 20ms (and 1 more)"
+    assert sentence(LinkSettings, {"forward": {"owd": "1"}, "reverse": {"owd": "2"}}) == (
+        "forward.owd: 1 what? write 1ms (and 1 more)"
+    )
+
+
+def test_short_forms_of_a_link():
+    link = link_settings({"owd": "20ms", "rate": "10Mbit", "forward": {"loss": "0.5%"}, "reverse": {"owd": 0}})
+    assert (link.forward.owd, link.forward.rate, link.forward.loss) == (20_000_000, 10_000_000, 0.005)
+    assert (link.reverse.owd, link.reverse.rate, link.reverse.loss) == (0, 10_000_000, 0.0)
+    assert link_settings({"forward": None}) == LinkSettings()
+
+
+@pytest.mark.parametrize(
+    ("written", "limit"),
+    [
+        ("50ms", QueueLimit("ns", 50_000_000)),
+        ("100packets", QueueLimit("packets", 100)),
+        ("64KiB", QueueLimit("bytes", 65536)),
+        (0, QueueLimit("packets", 0)),
+        ("droptail", QueueLimit("ns", 50_000_000)),
+        ({"kind": "droptail", "limit": "9packets"}, QueueLimit("packets", 9)),
+        ({"limit": QueueLimit("bytes", 7)}, QueueLimit("bytes", 7)),
+    ],
+)
+def test_short_forms_of_a_queue(written, limit):
+    assert read(DirectionSettings, {"queue": written}).queue.limit == limit
+
+
+def test_zero_is_valid_everywhere_but_for_the_rate():
+    zero = read(DirectionSettings, {"owd": 0, "jitter": "0ms", "loss": 0, "queue": 0, "rate": None})
+    assert (zero.owd, zero.jitter, zero.loss, zero.rate) == (0, 0, 0.0, None)
+    assert read(DirectionSettings, {"loss": "100%"}).loss == 1.0
+
+
+CHANGES = {
+    "owd": ["0", "30ms", "1.5s"],
+    "jitter": ["0", "1us", "5ms"],
+    "jitter_distribution": ["normal", "uniform"],
+    "rate": [None, "10Mbit", "999999937bit"],
+    "overhead": ["L1", "L2", "L3"],
+    "queue": ["100packets", "64KiB", "7ms", "droptail"],
+    "loss": ["0", "1e-7", "0.1%", "100%"],
+}
+changes = st.fixed_dictionaries({}, optional={name: st.sampled_from(values) for name, values in CHANGES.items()})
+
+
+@given(changes, changes)
+def test_an_update_changes_only_what_it_names(first, then):
+    before = read(DirectionSettings, {k: v for k, v in first.items() if v is not None})
+    after = before.changed(then)
+    for name in DirectionSettings.model_fields:
+        if name not in then:
+            assert getattr(after, name) == getattr(before, name)
+        elif name != "queue":
+            assert getattr(after, name) == getattr(read(DirectionSettings, {name: then[name]}), name)
+
+
+def test_an_update_of_the_queue_changes_only_what_it_names():
+    before = read(DirectionSettings, {"queue": "64KiB"})
+    assert before.changed({"queue": "droptail"}) == before
+    assert before.changed({"queue": {"kind": "droptail"}}) == before
+    assert before.changed({"queue": {"limit": "9packets"}}).queue.limit == QueueLimit("packets", 9)
+    assert before.changed({"queue": "9packets"}).queue.limit == QueueLimit("packets", 9)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"lss": "1%"}, "update: lss: unknown key; did you mean loss?"),
+        ({"owd": "x"}, "update: owd: 'x' is no duration: write a number and a unit, for instance 20ms"),
+        ({"queue": 5}, "update: queue.limit: 5 what? write 5packets, 5KiB or 5ms"),
+        ({"queue": True}, "update: queue: a table is wanted, not True"),
+        ({"order": "free"}, "order cannot change while the link runs: it decides which stages are compiled"),
+    ],
+)
+def test_a_refused_update(change, expected):
+    with pytest.raises(SettingsError) as caught:
+        DirectionSettings().changed(change)
+    assert str(caught.value) == expected
+
+
+def test_naming_the_same_order_is_no_change():
+    free = read(DirectionSettings, {"order": "free", "jitter": "1ms"})
+    assert free.changed({"order": "free", "owd": "3ms"}).order == "free"
+
+
+def test_stages_are_all_there_whatever_is_asked_for():
+    plain, free = DirectionSettings(), read(DirectionSettings, {"order": "free"})
+    assert [stage.kind.name for stage in plain.stages()] == ["loss", "bottleneck", "delay"]
+    assert [stage.kind.name for stage in free.stages()] == ["loss", "bottleneck", "delay (free order)"]
+
+
+def test_what_was_asked_in_base_units():
+    asked = read(DirectionSettings, {"owd": "20ms", "rate": "1Gbit", "queue": "64KiB", "loss": "0.5%"}).asked()
+    assert asked == {
+        "owd_ns": 20_000_000,
+        "jitter_ns": 0,
+        "jitter_distribution": "normal",
+        "order": "keep",
+        "rate_bps": 1_000_000_000,
+        "overhead": "L2",
+        "queue": {"kind": "droptail", "limit": "64KiB"},
+        "loss": 0.005,
+    }
+
+
+def test_workers_run_where_they_may():
+    allowed = os.sched_getaffinity(0)
+    assert set(choose_cpus(EngineSettings(workers=2))) <= allowed
+    assert choose_cpus(EngineSettings(cpus=(min(allowed),))) == (min(allowed),)
+    absent = max(allowed) + 1
+    with pytest.raises(SettingsError) as caught:
+        choose_cpus(EngineSettings(cpus=(absent,)))
+    usable = ", ".join(map(str, sorted(allowed)))
+    assert str(caught.value) == f"a worker cannot run on CPU {absent}: this process may use {usable}"
+
+
+def test_links_share_neither_ports_nor_names():
+    a, b, c = PortSpec("a"), PortSpec("b", namespace="x"), PortSpec("c")
+    with pytest.raises(SettingsError, match="^port x/b is in two links, or twice in one$"):
+        Emulator([LinkSpec("one", (a, b), LinkSettings()), LinkSpec("two", (b, c), LinkSettings())])
+    with pytest.raises(SettingsError, match="^two links have the same name$"):
+        Emulator([LinkSpec("one", (a, b), LinkSettings()), LinkSpec("one", (c, PortSpec("d")), LinkSettings())])
+    with pytest.raises(SettingsError, match="^port a is in two links, or twice in one$"):
+        Emulator([LinkSpec("one", (a, PortSpec("a", owned=True)), LinkSettings())])
