@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.real.xsk_veth import collect, completed, numbered, send_raw, two_sockets, veth
+from tests.real.xsk_veth import collect, completed, numbered, receive_together, send_raw, two_sockets, veth
 from xskit.abi.xdp import DescriptorOption
 from xskit.errors import UsageError
 from xskit.xsk.headers import udp_packet
@@ -29,7 +29,7 @@ def test_a_jumbo_packet_is_one_packet_both_ways(mode, frame_size, frames):
     with veth(mtu=9000), two_sockets(options, options, frame_size=frame_size) as (left, right):
         packets = numbered(10, 9014)
         assert left.send(packets) == 10
-        batch = right.receive(timeout=2.0, limit=10)
+        batch = receive_together(right, 10 * frames)
         assert [packet.length for packet in batch] == [9014] * len(batch)
         assert {len(packet.segments) for packet in batch} == {frames}
         assert [bytes(packet) for packet in batch] == packets[: len(batch)]

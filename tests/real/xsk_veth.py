@@ -6,11 +6,13 @@ import errno
 import os
 import socket
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from xskit.netconf.namespaces import inside
 from xskit.xsk.headers import udp_packet
+from xskit.xsk.packet import Packet
 from xskit.xsk.socket import Socket
 from xskit.xsk.umem import Umem
 
@@ -92,6 +94,22 @@ def collect(sock: Socket, count: int, timeout: float = 2.0) -> list[bytes]:
             break
         got += [bytes(packet) for packet in batch]
     return got
+
+
+def eventually(expected: object, look: Callable[[], object], timeout: float = 5.0) -> None:
+    """What the kernel does a moment after sendto returned: look until it is as expected."""
+    deadline = time.monotonic() + timeout
+    while (seen := look()) != expected and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert seen == expected
+
+
+def receive_together(sock: Socket, count: int) -> list[Packet]:
+    """One batch of exactly so many packets: all are waited for first."""
+    ring = sock._rings.rx
+    assert ring is not None
+    eventually(count, ring.pending)
+    return sock.receive(timeout=0)
 
 
 def kick(sock: Socket) -> int:
