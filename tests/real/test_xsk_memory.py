@@ -1,0 +1,71 @@
+"""What the packet memory can do besides: checksums by TX metadata, the introduction's example, and fork."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+import xskit
+from tests.real.xsk_veth import collect, numbered, send_raw, two_sockets, veth
+from xskit.abi.xdp import DescriptorOption, TxMetadataFlag
+from xskit.xsk import headers
+from xskit.xsk.headers import udp_packet
+from xskit.xsk.socket import Socket
+from xskit.xsk.umem import Umem
+
+pytestmark = pytest.mark.root
+
+TX_ONLY = {"rx": 0, "program": None}
+
+
+@pytest.fixture
+def pair():
+    with veth() as name:
+        yield name
+
+
+def test_the_kernel_finishes_a_checksum_asked_for_in_tx_metadata(pair):
+    memory = {"tx_metadata_bytes": 24, "software_checksums": True}
+    with two_sockets(TX_ONLY, **memory) as (sender, receiver):
+        packet = bytearray(udp_packet(b"payload", length=64))
+        addresses = headers.pseudo_header("10.0.0.1", "10.0.0.2", 17, 64 - 34)
+        packet[40:42] = (0xFFFF - headers.checksum(addresses)).to_bytes(2, "big")
+        assert not headers.transport_checksum_holds(bytes(packet))
+        checksum = struct.pack("=QHH", TxMetadataFlag.CHECKSUM, 34, 6)
+        sender.umem.view(256 - 24, 24 + 64)[:] = checksum.ljust(24, b"\0") + packet
+        assert send_raw(sender, [(256, 64, DescriptorOption.TX_METADATA)]) == [0]
+        (arrived,) = collect(receiver, 1)
+        assert headers.transport_checksum_holds(arrived)
+        assert arrived[:40] == packet[:40]
+
+
+def test_the_example_of_the_introduction(pair, capsys):
+    with (
+        Umem(frames=64) as other,
+        Socket("va", umem=other, **TX_ONLY) as sender,
+        xskit.Umem(frames=4096) as umem,
+        xskit.Socket("vb", umem=umem) as sock,
+    ):
+        sender.send(numbered(1))
+        for packet in sock.receive(timeout=1.0):
+            print(packet.length, bytes(packet[:14]))
+    assert capsys.readouterr().out == f"64 {numbered(1)[0][:14]}\n"
+
+
+def test_a_forked_child_has_neither_rings_nor_packet_memory(pair):
+    with two_sockets() as (sender, _):
+        reading, writing = os.pipe()
+        if (child := os.fork()) == 0:
+            os.read(reading, 1)
+            os._exit(0)
+        maps = Path(f"/proc/{child}/maps").read_text()
+        os.write(writing, b"x")
+        os.waitpid(child, 0)
+        os.close(reading)
+        os.close(writing)
+        assert "socket:[" in Path("/proc/self/maps").read_text()
+        assert "socket:[" not in maps
+        assert f"{sender.umem.address:x}-" not in maps
