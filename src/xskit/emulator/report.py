@@ -200,6 +200,6 @@ def judge(report: Report, *, imbalances: int, violations: int, broken: Sequence[
 
 
 def _about(value_ns: float) -> str:
-    """Three digits are enough for a measured time."""
+    """Two digits are enough to say how far off something is."""
     whole = round(value_ns)
-    return units.format_duration(round(whole, min(3 - len(str(whole)), 0)))
+    return units.format_duration(round(whole, min(2 - len(str(whole)), 0)))

@@ -1,0 +1,200 @@
+"""The watch over running workers: books that do not balance are found, whatever is wrong; the measured rate."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from xskit.emulator.monitor import Monitor, SaturatedRate, balance
+from xskit.emulator.settings import DirectionSettings, read
+from xskit.engine.fifo import Fifo
+from xskit.engine.packets import DropCause
+from xskit.engine.virtual import VirtualPipeline
+from xskit.memory import array_at, record_view
+
+SETTINGS = read(DirectionSettings, {"owd": "2ms", "rate": "10Mbit", "queue": "5packets", "loss": "10%"})
+
+
+@pytest.fixture
+def statistics():
+    """A copy of the numbers of a pipeline with packets in the bottleneck and in the delay, and drops of two causes."""
+    with VirtualPipeline(SETTINGS.stages(), packets=256, seed=3) as virtual:
+        virtual.run([(10_000 * n, 1000) for n in range(1000)], 10_000_000)
+        pipeline = virtual.pipeline
+        copy = array_at(pipeline.block, pipeline.statistics_bytes, np.uint8).copy()
+        yield pipeline.statistics(copy)
+
+
+def exit_of(statistics):
+    return record_view(Fifo, statistics._address + statistics._pipeline.exits_offset)
+
+
+def drops_of(statistics):
+    return array_at(statistics._address + statistics._pipeline._drops_offset, 32, np.int64)
+
+
+def test_books_that_balance(statistics):
+    counters = statistics.counters
+    assert min(statistics.stage_state(1).packets, statistics.stage_state(2).packets, counters.sent) > 0
+    assert statistics.dropped()[DropCause.LOSS][0] > 0
+    assert statistics.dropped()[DropCause.QUEUE_FULL][0] > 0
+    assert balance(statistics, 0) == []
+
+
+@pytest.mark.parametrize("field", ["received", "duplicated", "injected", "sent"])
+@pytest.mark.parametrize("by", [1, -1])
+def test_a_packet_too_many_or_too_few(statistics, field, by):
+    counters = statistics.counters
+    came, went = counters.received, counters.received
+    setattr(counters, field, getattr(counters, field) + by)
+    came += by * (field != "sent")
+    went += by * (field == "sent")
+    assert balance(statistics, 0) == [f"{came} packets came, {went} are accounted for"]
+
+
+@pytest.mark.parametrize("field", ["received_bytes", "duplicated_bytes", "injected_bytes", "sent_bytes"])
+def test_a_byte_too_many(statistics, field):
+    counters = statistics.counters
+    total = counters.received_bytes
+    setattr(counters, field, getattr(counters, field) + 1)
+    came, went = (total, total + 1) if field == "sent_bytes" else (total + 1, total)
+    assert balance(statistics, 0) == [f"{came} bytes came, {went} are accounted for"]
+
+
+def test_a_packet_counted_in_flight_that_is_nowhere(statistics):
+    counters = statistics.counters
+    held = counters.in_flight
+    counters.in_flight += 1
+    counters.received += 1
+    assert balance(statistics, 0) == [f"{held + 1} packets are counted as in flight, {held} were found"]
+
+
+def test_bytes_in_flight_are_checked(statistics):
+    total = statistics.counters.received_bytes
+    statistics.counters.in_flight_bytes -= 1000
+    assert balance(statistics, 0) == [f"{total} bytes came, {total - 1000} are accounted for"]
+
+
+@pytest.mark.parametrize("cause", [DropCause.LOSS, DropCause.TX_REFUSED, 15])
+def test_drops_of_every_cause_are_counted(statistics, cause):
+    received = statistics.counters.received
+    drops_of(statistics)[2 * cause] += 1
+    assert balance(statistics, 0) == [f"{received} packets came, {received + 1} are accounted for"]
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def test_a_store_that_lost_a_packet(statistics, stage):
+    held = statistics.counters.in_flight
+    statistics.stage_state(stage).packets -= 1
+    assert balance(statistics, 0) == [f"{held} packets are counted as in flight, {held - 1} were found"]
+
+
+def test_what_waits_in_the_exit_and_for_completion_is_found(statistics):
+    held = statistics.counters.in_flight
+    exit_of(statistics).tail += 1
+    assert balance(statistics, 1) == [f"{held} packets are counted as in flight, {held + 2} were found"]
+    statistics.counters.in_flight += 2
+    statistics.counters.received += 2
+    assert balance(statistics, 1) == []
+
+
+class FakeWorker:
+    def __init__(self, directions):
+        self.directions = directions
+        self.running = True
+
+
+def snapshot(statistics, outstanding=0, whole=True):
+    return SimpleNamespace(statistics=[statistics], outstanding=[outstanding], whole=whole)
+
+
+def test_the_monitor_counts_imbalances_and_keeps_the_sentence(statistics):
+    seen = []
+    monitor = Monitor([FakeWorker([SimpleNamespace(name="wan forward")])], seen.append, lambda: None)
+    monitor.check([snapshot(statistics)])
+    assert (monitor.imbalances, monitor.sentences) == (0, [])
+    monitor.check([snapshot(statistics, outstanding=1)])
+    held = statistics.counters.in_flight
+    assert monitor.imbalances == 1
+    assert monitor.sentences == [f"wan forward: {held} packets are counted as in flight, {held + 1} were found"]
+    assert len(seen) == 2
+
+
+def test_numbers_of_several_moments_are_not_balanced(statistics):
+    monitor = Monitor([FakeWorker([SimpleNamespace(name="wan forward")])], lambda _: None, lambda: None)
+    monitor.check([snapshot(statistics, outstanding=1, whole=False)])
+    assert monitor.imbalances == 0
+
+
+@pytest.mark.parametrize(
+    ("running", "missing", "sentence"),
+    [
+        (True, "port x was deleted while the link was running", "port x was deleted while the link was running"),
+        (False, None, "a worker stopped unexpectedly"),
+    ],
+)
+def test_a_run_that_cannot_go_on(running, missing, sentence):
+    worker = FakeWorker([])
+    worker.running = running
+    worker.snapshot = lambda: SimpleNamespace(statistics=[], outstanding=[], whole=True)
+    monitor = Monitor([worker], lambda _: None, lambda: missing)
+    monitor.start()
+    assert monitor.wait(60)
+    assert monitor.failure == sentence
+    monitor.stop()
+    monitor.stop()
+
+
+def measured(snapshots, settle_ns=0):
+    rate = SaturatedRate(settle_ns)
+    for one in snapshots:
+        rate.add(*one)
+    return rate.bps
+
+
+def test_rate_of_a_saturated_window():
+    assert measured([(0, 0, 7, True), (1_000_000, 1250, 7, True)]) == 10_000_000
+
+
+def test_windows_add_up():
+    assert measured([(0, 0, 7, True), (1_000_000, 1250, 7, True), (3_000_000, 2500, 7, True)]) == 2500 * 8e9 / 3e6
+
+
+@pytest.mark.parametrize(
+    "snapshots",
+    [
+        [],
+        [(0, 0, 7, True)],
+        [(0, 0, 7, False), (1_000_000, 1250, 7, True)],
+        [(0, 0, 7, True), (1_000_000, 1250, 7, False)],
+        [(0, 0, 7, True), (1_000_000, 1250, 8, True)],
+        [(1_000_000, 0, 7, True), (1_000_000, 1250, 7, True)],
+    ],
+    ids=["none", "one", "empty at first", "empty at last", "idle in between", "no time"],
+)
+def test_no_rate_without_a_saturated_window(snapshots):
+    assert measured(snapshots) is None
+
+
+def test_only_saturated_windows_count():
+    snapshots = [
+        (0, 0, 1, False),
+        (1_000, 5, 2, True),
+        (2_000, 1005, 2, True),
+        (3_000, 1010, 3, True),
+        (4_000, 3010, 3, True),
+        (5_000, 3011, 3, False),
+    ]
+    assert measured(snapshots) == 3000 * 8e9 / 2000
+
+
+def test_what_left_the_bottleneck_before_it_was_saturated_does_not_count():
+    snapshots = [(1_000 * n, max(n - 3, 0) * 1000, 4, True) for n in range(8)]  # an owd of 3 us: nothing is sent yet
+    assert measured(snapshots, settle_ns=3_000) == 1000 * 8e9 / 1000
+    assert measured(snapshots) < 1000 * 8e9 / 1000
+
+
+def test_a_snapshot_that_comes_late_is_left_out():
+    assert measured([(0, 0, 7, True), (2_000, 2000, 7, True), (1_000, 1000, 7, True), (3_000, 3000, 7, True)]) == 8e9
