@@ -37,6 +37,9 @@ class NamedRecord(types.Record):
         self.names = dict(names)
         self.name = f"{self.name}:{','.join(self.names.values())}"
 
+    def can_convert_to(self, typingctx: Any, other: Any) -> None:
+        """To nothing: a function is compiled anew for each class that it is called with, so that names stay true."""
+
 
 def _meets(module: Any, name: str) -> Any:
     """The tag of an access to the field of that name."""
