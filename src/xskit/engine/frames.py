@@ -45,7 +45,7 @@ class PacketTable:
 class FrameStack:
     """The frame pool of one direction: frames `first` to `first + count - 1`, all free."""
 
-    def __init__(self, table: PacketTable, first: int, count: int) -> None:
+    def __init__(self, table: PacketTable, first: int, count: int, *, frame_shift: int = 0) -> None:
         self._arena = Arena()
         record, frames = self._arena.reserve(size_of(FramePool)), self._arena.reserve(4 * count)
         base = self._arena.open()
@@ -54,6 +54,7 @@ class FrameStack:
         self.view.frames = base + frames
         self.view.count = self.view.capacity = count
         self.view.base = first
+        self.view.frame_shift = frame_shift
         self.view.owners = table.owners_address
         # The first frames on top: they are the ones handed out first.
         array_at(base + frames, count, np.uint32)[:] = np.arange(first + count - 1, first - 1, -1, dtype=np.uint32)

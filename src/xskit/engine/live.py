@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from xskit.engine.fifo import Fifo
 from xskit.engine.frames import FrameStack, PacketTable
-from xskit.engine.packets import NIL
+from xskit.engine.packets import NIL, Owner
 from xskit.engine.pipeline import ARRIVAL_BYTES, Pipeline, Statistics
 from xskit.engine.receive import INGRESS_BYTES, fill_direction
 from xskit.engine.records import BATCH, Direction, Egress, Ingress
@@ -18,9 +17,6 @@ from xskit.engine.stage import Capacity, Stage
 from xskit.engine.transmit import EGRESS_BYTES
 from xskit.memory import Arena, array_at, record_view, size_of
 from xskit.xsk.rings import Ring
-
-MAX_FRAMES = 17
-"""Frames of one packet on TX in copy mode: MAX_SKB_FRAGS (measured on 6.18; 18 are refused with EBUSY)."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +62,8 @@ class EgressLimits:
     """What the egress port can send."""
 
     max_length: int
-    max_frames: int = MAX_FRAMES
+    max_frames: int = 18
+    """Frames of one packet on TX in copy mode: MAX_SKB_FRAGS + 1; one more is an invalid descriptor."""
 
 
 class LiveDirection:
@@ -91,12 +88,12 @@ class LiveDirection:
         self.name = name
         self.frames = frames
         self.stages = list(stages)
-        self.pool = FrameStack(table, frames.first, frames.count)
+        self.pool = FrameStack(table, frames.first, frames.count, frame_shift=frames.shift)
         self.pipeline = Pipeline(
             stages,
             table=table.address,
             pool=self.pool.address,
-            capacity=Capacity(frames.count, horizon_ns),
+            capacity=Capacity(frames.count, horizon_ns, frames.capacity),
             seed=seed,
             name=name,
         )
@@ -113,9 +110,10 @@ class LiveDirection:
 
         direction = self.view = record_view(Direction, self.address)
         direction.ingress, direction.ingress_count = self.records + ingress, len(receive)
-        direction.egress, direction.egress_count = self.records + egress, len(transmit)
+        direction.exits, direction.exit_count = self.pipeline.block + self.pipeline.exits_offset, 1
+        leaving = self.pipeline.exits[0]
+        leaving.egress, leaving.egress_count = self.records + egress, len(transmit)
         direction.run, direction.block = self.pipeline.run, self.pipeline.block
-        direction.exit = self.pipeline.exit_address
         direction.counters = self.pipeline.block + self.pipeline.counters_offset
         direction.lateness, direction.owd = self.pipeline.lateness, self.pipeline.owd
         direction.table, direction.pool = table.address, self.pool.address
@@ -130,9 +128,9 @@ class LiveDirection:
             queue.stamped, queue.finish_checksums = int(stamped), int(finish_checksums)
             queue.head = queue.tail = NIL
         for number, out in enumerate(transmit):
-            leaving = record_view(Egress, self.records + egress + number * EGRESS_BYTES)
-            leaving.tx, leaving.completion, leaving.fd = out.tx, out.completion, out.fd
-            leaving.zero_copy = int(out.zero_copy)
+            sender = record_view(Egress, self.records + egress + number * EGRESS_BYTES)
+            sender.tx, sender.completion, sender.fd = out.tx, out.completion, out.fd
+            sender.zero_copy = int(out.zero_copy)
 
         self.receive_fds = [end.fd for end in receive]
 
@@ -164,12 +162,16 @@ class LiveDirection:
     def census(self) -> dict[str, list[int]]:
         """Every frame of this direction by where it is, found by walking; only while the worker stands still.
 
-        Keys: free, fill, rx, held, tx, completion. FILL and TX are what the kernel has not taken, plus what it has
-        taken and not given back ("kernel") cannot be seen and is missing from all lists.
+        Keys: free, fill, rx, held, tx, completion. What the kernel has taken from FILL or TX and not given back yet
+        cannot be seen and is missing from all lists. Held is known by the owners that debug mode keeps; without it
+        that list is empty.
         """
         places: dict[str, list[int]] = {"free": [], "fill": [], "rx": [], "held": [], "tx": [], "completion": []}
         pool = self.pool.view
         places["free"] = array_at(pool.frames, max(pool.capacity, 1), np.uint32)[: pool.count].tolist()
+        if pool.owners:
+            owners = array_at(pool.owners + self.frames.first, self.frames.count, np.uint8)
+            places["held"] = (np.flatnonzero(owners == Owner.HELD) + self.frames.first).tolist()
         shift = self.frames.shift
         for number in range(self.view.ingress_count):
             queue = record_view(Ingress, self.records + self._ingress + number * INGRESS_BYTES)
@@ -180,10 +182,6 @@ class LiveDirection:
             places["tx"] += [a >> shift for a in _between(leaving.tx, 2)]
             places["completion"] += [a >> shift for a in _between(leaving.completion, 1)]
         return places
-
-    def exit_fifo(self) -> Fifo:
-        """The live exit FIFO."""
-        return self.pipeline.exit
 
     def close(self) -> None:
         """Give the memory back; twice is fine. The sockets are somebody else's."""

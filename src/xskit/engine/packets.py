@@ -28,13 +28,13 @@ class Packet(Record):
     address: I64  # first byte of what lies in this frame
     arrived_ns: I64  # when it came in, kernel's stamp or the batch's time
     time_ns: I64  # logical departure; used by the timing wheel
-    length: U32  # bytes of the whole packet
+    length: U32  # bytes of the whole packet; on TX in the line of its last frame, too
     span: U32  # bytes in this frame
     next: U32  # handle of the next packet in a store's list
     fragment: U32  # next frame of the same packet, or NIL
     frames: U32  # frames of the whole packet
     state: U32  # bits: LAST, REFUSED
-    owner: U32  # handle of the packet that this frame belongs to
+    egress: U32  # number of the exit it leaves by; a stage may choose another one than 0
 
 
 LAST = 1
@@ -70,6 +70,7 @@ class FramePool(Record):
     violations: I64  # moves that did not start where the frame was
     violated: I64  # the first such frame
     base: I64  # number of the first frame that belongs here
+    frame_shift: I64  # log2 of the frame size; 0 in virtual time, where frames have no memory
 
 
 pool_at = record_at(FramePool)
@@ -139,14 +140,11 @@ class DropCause(IntEnum):
     SUPER_PACKET = 6
     """Longer than the egress port may send: the sender's segmentation offload is on."""
     TOO_MANY_FRAGMENTS = 7
-    """More frames than a packet may have on TX (MAX_SKB_FRAGS)."""
+    """More frames than a packet may have on TX."""
 
 
 CAUSES = 16
-"""Room for drop causes; verdicts carry them."""
-
-PASS = 0
-"""Verdict: the packet goes on. Any other verdict of a stage is the drop cause."""
+"""Room for drop causes."""
 
 
 class Counters(Record):
@@ -167,6 +165,7 @@ class Counters(Record):
     clamped: I64  # arrivals stamped before the watermark
     clamped_ns: I64  # by how much at most
     unstamped: I64  # arrivals without a kernel stamp
+    marked: I64  # given ECN's CE
     checksums: I64  # partial checksums finished in software
     updates: I64
     clock_ns: I64  # the time of the last batch

@@ -34,31 +34,14 @@ import numpy as np
 from xskit import jit
 from xskit.engine import histogram
 from xskit.engine.fifo import ENTRY_BYTES, Fifo, capacity_for
-from xskit.engine.packets import CAUSES, Counters, give_packet, pool_at
+from xskit.engine.fingerprint import fingerprint
+from xskit.engine.packets import CAUSES, Counters
+from xskit.engine.pipe import PARAMETERS_OFFSET, PENDING_OFFSET, Pipe
 from xskit.engine.random import Random, seed_stream
+from xskit.engine.records import EXIT_BYTES, Exit
 from xskit.engine.source import pipeline_source
 from xskit.engine.stage import Capacity, Stage, StageKind
-from xskit.jit import inlined
-from xskit.memory import I64, Arena, Record, array_at, offset_of, record_at, record_view, size_of
-
-
-class Pipe(Record):
-    """The head of a pipeline's block; every field but the last three is set before it runs."""
-
-    table: I64  # address of the packet table
-    pool: I64  # address of the FramePool
-    exit: I64  # address of the exit FIFO
-    counters: I64
-    watermark_ns: I64  # everything up to here is final
-    parameters_bytes: I64
-    effective_ns: I64  # when the parameters to come take force
-    pending: I64  # 1 while there are parameters to come
-
-
-pipe_at = record_at(Pipe)
-
-PENDING_OFFSET = offset_of(Pipe, "pending")
-PARAMETERS_OFFSET = (size_of(Pipe) + 63) // 64 * 64
+from xskit.memory import I64, Arena, Record, array_at, record_at, record_view, size_of
 
 
 class Arrival(Record):
@@ -71,13 +54,6 @@ class Arrival(Record):
 
 ARRIVAL_BYTES = size_of(Arrival)
 arrival_at = record_at(Arrival)
-
-
-@inlined
-def free_packet(block: int, handle: int) -> int:
-    """Give a held packet's frames back to the direction's pool; returns how many they were."""
-    pipe = pipe_at(block)
-    return give_packet(pool_at(pipe.pool), pipe.table, handle)
 
 
 @dataclass(frozen=True)
@@ -108,6 +84,8 @@ def compile_pipeline(kinds: Sequence[StageKind]) -> int:
     """The address of the run function for these kinds of stages in this order; from the cache where it can be."""
     places, parameters_bytes = plan_block(kinds, Arena())
     text = pipeline_source(kinds, places, parameters_bytes)
+    if foreign := fingerprint(*(kind.module for kind in kinds)):
+        text += f"\n\n# stages from outside xskit: {foreign}\n"
     return jit.function_pointer(_import_generated(text).run)
 
 
@@ -144,6 +122,7 @@ class Pipeline:
         capacity: packets that can be inside at once, and the longest that one is held.
         seed: of the run; each stage draws from a stream of its own, named by `name`, its kind and its place.
         name: of the link and direction.
+        exits: ports that packets may leave by.
 
     Attributes:
         block: address of the block, the first argument of `run`.
@@ -159,12 +138,13 @@ class Pipeline:
         capacity: Capacity,
         seed: int = 0,
         name: str = "",
+        exits: int = 1,
     ) -> None:
         self.kinds = [stage.kind for stage in stages]
         self.capacity = capacity
         self._arena = Arena()
         self._places, self._parameters_bytes = plan_block(self.kinds, self._arena)
-        exit_offset = self._arena.reserve(size_of(Fifo))
+        self.exits_offset = self._arena.reserve(exits * EXIT_BYTES)
         counters = self._arena.reserve(size_of(Counters))
         drops = self._arena.reserve(CAUSES * 16)
         lateness = self._arena.reserve(histogram.BYTES)
@@ -173,14 +153,14 @@ class Pipeline:
         sizes = [kind.memory(capacity) for kind in self.kinds]
         memories = [self._arena.reserve(size) if size else 0 for size in sizes]
         entries = capacity_for(capacity.packets)
-        exit_entries = self._arena.reserve(entries * ENTRY_BYTES)
+        rings = [self._arena.reserve(entries * ENTRY_BYTES) for _ in range(exits)]
 
         self.block = self._arena.open()
         self.counters_offset, self._drops_offset = counters, drops
         self._lateness_offset, self._owd_offset = lateness, owd
-        self._fill_pipe(table, pool, self.block + exit_offset)
-        exit_fifo = record_view(Fifo, self.block + exit_offset)
-        exit_fifo.entries, exit_fifo.mask = self.block + exit_entries, entries - 1
+        self._fill_pipe(table, pool, exits)
+        for leaving, ring in zip(self.exits, rings, strict=True):
+            leaving.entries, leaving.mask = self.block + ring, entries - 1
         for number, (kind, place, memory) in enumerate(zip(self.kinds, self._places, memories, strict=True)):
             kind.prepare(record_view(kind.state, self.block + place.state), self.block + memory, capacity)
             stream = record_view(Random, self.block + place.random)
@@ -189,10 +169,12 @@ class Pipeline:
             self._write(stage.kind, place.parameters, stage.parameters())
         self.run = compile_pipeline(self.kinds)
 
-    def _fill_pipe(self, table: int, pool: int, exit_address: int) -> None:
+    def _fill_pipe(self, table: int, pool: int, exits: int) -> None:
         pipe = record_view(Pipe, self.block)
-        pipe.table, pipe.pool, pipe.exit = table, pool, exit_address
+        pipe.table, pipe.pool = table, pool
+        pipe.exits, pipe.exit_count = self.block + self.exits_offset, exits
         pipe.counters = self.block + self.counters_offset
+        pipe.capacity_frames = self.capacity.frames or self.capacity.packets
         pipe.parameters_bytes = self._parameters_bytes
         self.counters.drops = self.block + self._drops_offset
 
@@ -207,14 +189,10 @@ class Pipeline:
         return record_view(Counters, self.block + self.counters_offset)
 
     @property
-    def exit(self) -> Fifo:
-        """The live exit FIFO."""
-        return record_view(Fifo, self.exit_address)
-
-    @property
-    def exit_address(self) -> int:
-        """Address of the exit FIFO."""
-        return record_view(Pipe, self.block).exit
+    def exits(self) -> list[Exit]:
+        """The live exits, one for each port that packets may leave by."""
+        addresses = range(self.block + self.exits_offset, self.block + self.counters_offset, EXIT_BYTES)
+        return [record_view(Exit, address) for address in addresses[: record_view(Pipe, self.block).exit_count]]
 
     @property
     def lateness(self) -> int:
@@ -299,9 +277,9 @@ class Statistics:
     def held(self) -> int:
         """Packets in the stores: found by walking the stages and the exit, not by subtraction."""
         stages = sum(self.stage_state(n).packets for n, kind in enumerate(self._pipeline.kinds) if kind.holding)
-        exit_offset = self._pipeline.exit_address - self._pipeline.block
-        leaving = record_view(Fifo, self._address + exit_offset, self._keep)
-        return int(stages) + leaving.tail - leaving.head
+        exits = self._address + self._pipeline.exits_offset
+        leaving = [record_view(Fifo, exits + n * EXIT_BYTES, self._keep) for n in range(len(self._pipeline.exits))]
+        return int(stages) + sum(fifo.tail - fifo.head for fifo in leaving)
 
     def _array(self, offset: int, count: int) -> np.ndarray[Any, Any]:
         return array_at(self._address + offset, count, np.int64).copy()

@@ -15,7 +15,8 @@ from xskit.engine.packets import (
     pool_at,
     take_frame,
 )
-from xskit.engine.pipeline import ARRIVAL_BYTES, arrival_at, pipe_at
+from xskit.engine.pipe import pipe_at
+from xskit.engine.pipeline import ARRIVAL_BYTES, arrival_at
 from xskit.engine.records import BATCH, Direction, Ingress, direction_at, ingress_at
 from xskit.jit import as_i64, compiled, i64, inlined
 from xskit.memory import offset_of, size_of
@@ -108,6 +109,7 @@ def admit(direction: Direction, ingress: Ingress, count: int, handle: int) -> in
         return count
     counters.in_flight_frames += frames
     counters.peak_frames = max(counters.peak_frames, counters.in_flight_frames)
+    packet.egress = 0
     arrival = arrival_at(direction.rx_batch + count * ARRIVAL_BYTES)
     arrival.handle = handle
     arrival.length = length

@@ -1,7 +1,7 @@
 """The records of the loop: what a worker knows of its directions, and a direction of its queues.
 
     Worker --> Direction --> Queue (ingress): RX and FILL of each queue of the port the packets come from
-                         \\-> Queue (egress):  TX and COMPLETION of each queue of the port they leave by
+                         \\-> Exit --> Queue (egress): what is due; TX and COMPLETION of each queue of a port
 
 A worker owns ring ends, never whole ports. Each direction has frames of its own, which go round
 
@@ -12,7 +12,8 @@ under one worker, so no lock and no hand-over between workers is needed, however
 
 from __future__ import annotations
 
-from xskit.memory import I64, Record, record_at
+from xskit.engine.fifo import Fifo
+from xskit.memory import I64, Record, record_at, size_of
 
 
 class Ingress(Record):
@@ -43,16 +44,23 @@ class Egress(Record):
     kicks: I64
 
 
+class Exit(Fifo):
+    """One port that packets of a direction leave by: a FIFO of what is due, and the port's transmit queues."""
+
+    egress: I64  # address of Egress records
+    egress_count: I64
+    turn: I64  # egress queue whose turn it is
+
+
 class Direction(Record):
     """One direction of a link."""
 
     ingress: I64  # address of Ingress records
     ingress_count: I64
-    egress: I64  # address of Egress records
-    egress_count: I64
+    exits: I64  # address of Exit records
+    exit_count: I64
     run: I64  # address of the pipeline's function
     block: I64  # address of the pipeline's block
-    exit: I64  # address of the exit FIFO
     counters: I64
     lateness: I64  # address of a histogram
     owd: I64  # address of a histogram
@@ -64,7 +72,6 @@ class Direction(Record):
     max_length: I64  # the longest packet that the egress port sends
     max_frames: I64  # the most frames that a packet may have on TX
     next_ns: I64  # the pipeline's next event
-    turn: I64  # egress queue whose turn it is
     rx_batch: I64  # address of BATCH Arrival records
     rotate: I64  # ingress queue that is read first
     updates: I64  # updates seen: each begins the measurement of what was achieved anew
@@ -102,8 +109,11 @@ class Worker(Record):
 
 ingress_at = record_at(Ingress)
 egress_at = record_at(Egress)
+exit_at = record_at(Exit)
 direction_at = record_at(Direction)
 worker_at = record_at(Worker)
+
+EXIT_BYTES = size_of(Exit)
 
 PIPELINES = 1
 """Control bit: run every pipeline, so that an update on an idle link takes force."""

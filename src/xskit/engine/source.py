@@ -1,18 +1,21 @@
 """The text of a pipeline: a Python module that names its stages' functions, offsets written in as numbers.
 
-A chain is cut behind each holding stage into segments:
+Each stage n becomes
 
-    enter_0(...)     passing stages, then the push into the first holding stage
-    advance_0(...)   departures of the first holding stage; each goes to enter_1
-    enter_1(...)     ... and so on; the last segment ends in the exit FIFO
+    enter_n(block, handle, length, time_ns)    a packet comes: step or push, then what the verdict says
+    advance_n(block, until_ns)                 holding stages: departures up to a time go to enter_n+1
+
+and behind the last one stands leave, which puts a packet into the FIFO of the exit that it has chosen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import indent
 from typing import TYPE_CHECKING
 
 from xskit.engine.stage import StageKind
+from xskit.engine.verdict import Verdict
 
 if TYPE_CHECKING:
     from xskit.engine.pipeline import Place
@@ -20,38 +23,44 @@ if TYPE_CHECKING:
 _HEAD = '''"""A pipeline: {names}. Generated; changes are lost."""
 
 from xskit.engine.fifo import fifo_at, push as push_exit
-from xskit.engine.packets import INFINITE_NS, PASS, count_drop, counters_at, packet_line
-from xskit.engine.pipeline import ARRIVAL_BYTES, PENDING_OFFSET, arrival_at, free_packet, pipe_at
+from xskit.engine.packets import INFINITE_NS, NIL, counters_at, packet_line
+from xskit.engine.pipe import PENDING_OFFSET, pipe_at
+from xskit.engine.pipeline import ARRIVAL_BYTES, arrival_at
 from xskit.engine.random import random_at
-from xskit.jit import as_i64, inlined, load_acquire64, store_release64
+from xskit.engine.records import EXIT_BYTES
+from xskit.engine.verdict import HOLD, PASS, discard, duplicate, mark, replace
+from xskit.jit import as_i64, i64, inlined, load_acquire64, store_release64
 from xskit.memory import record_at
 {imports}
 
 @inlined
-def discard(block, handle, length, cause):
-    counters = counters_at(pipe_at(block).counters)
-    count_drop(counters, cause, length)
-    counters.in_flight_frames -= free_packet(block, handle)
+def leave(block, handle, length, time_ns):
+    pipe = pipe_at(block)
+    leaving = pipe.exits
+    if pipe.exit_count > 1:
+        leaving += i64(packet_line(pipe.table, handle).egress) * EXIT_BYTES
+    push_exit(fifo_at(leaving), time_ns, handle, length)
 
 '''
 
-_PASSING = """
+_STEP = """
+@inlined
+def enter_{n}(block, handle, length, time_ns):
     verdict = step_{n}(state_{n}(block + {state}), parameters_{n}(block + {parameters}), random_at(block + {random}),
                        packet_line(pipe_at(block).table, handle), time_ns)
-    if verdict != PASS:
-        discard(block, handle, length, verdict)
-        return
+    if verdict == PASS:
+        {next}(block, handle, length, time_ns)
+{verdicts}
 """
 
 _PUSH = """
-    verdict = push_{n}(state_{n}(block + {state}), parameters_{n}(block + {parameters}), random_at(block + {random}),
-                       pipe_at(block).table, handle, length, time_ns)
-    if verdict != PASS:
-        discard(block, handle, length, verdict)
-"""
+@inlined
+def enter_{n}(block, handle, length, time_ns):
+{advance_first}    verdict = push_{n}(state_{n}(block + {state}), parameters_{n}(block + {parameters}),
+                       random_at(block + {random}), pipe_at(block).table, handle, length, time_ns)
+    if verdict != HOLD:
+        discard(block, handle, length, verdict >> 8)
 
-_EXIT = """
-    push_exit(fifo_at(pipe_at(block).exit), time_ns, handle, length)
 """
 
 _ADVANCE = """
@@ -61,12 +70,30 @@ def advance_{n}(block, until_ns):
     while next_time_{n}(state) <= until_ns:
         handle, length, time_ns, verdict = pop_{n}(state, parameters_{n}(block + {parameters}),
                                                    random_at(block + {random}), pipe_at(block).table)
-        if verdict != PASS:
-            discard(block, handle, length, verdict)
-        else:
-            enter_{following}(block, handle, length, time_ns)
-
+        if verdict == PASS:
+            {next}(block, handle, length, time_ns)
+{verdicts}
 """
+
+_VERDICTS = {
+    Verdict.MARK: """elif verdict & 255 == {kind}:
+    mark(block, handle)
+    {next}(block, handle, length, time_ns)
+""",
+    Verdict.DUPLICATE: """elif verdict & 255 == {kind}:
+    copy = duplicate(block, handle)
+    {next}(block, handle, length, time_ns)
+    if copy != NIL:
+        {next}(block, copy, length, time_ns)
+""",
+    Verdict.INJECT: """elif verdict & 255 == {kind}:
+    leave(block, handle, replace(block, handle, length, verdict >> 8), time_ns)
+""",
+    Verdict.DROP: """else:
+    discard(block, handle, length, verdict >> 8)
+""",
+}
+"""What becomes of each verdict but PASS and HOLD; DROP comes last."""
 
 _RUN = """
 @inlined
@@ -89,14 +116,14 @@ def run(block, batch, count, until_ns):
                 arrival = arrival_at(batch + done * ARRIVAL_BYTES)
                 if arrival.time_ns >= effective_ns:
                     break
-                enter_0(block, arrival.handle, arrival.length, arrival.time_ns)
+                {first}(block, arrival.handle, arrival.length, arrival.time_ns)
                 done += 1
 {advance_effective}            apply(block, effective_ns)
         else:
             next_ns = effective_ns
     for number in range(done, count):
         arrival = arrival_at(batch + number * ARRIVAL_BYTES)
-        enter_0(block, arrival.handle, arrival.length, arrival.time_ns)
+        {first}(block, arrival.handle, arrival.length, arrival.time_ns)
 {advance}    pipe.watermark_ns = max(pipe.watermark_ns, until_ns)
 {next_times}    return next_ns
 """
@@ -106,37 +133,18 @@ def pipeline_source(kinds: Sequence[StageKind], places: Sequence[Place], paramet
     """The module's text; equal for equal kinds in equal order."""
     numbers = range(len(kinds))
     holding = [n for n in numbers if kinds[n].holding]
-    offsets = [vars(place) | {"n": n} for n, place in enumerate(places)]
-    parts = [
-        _HEAD.format(
-            names=", ".join(kind.name for kind in kinds) or "nothing", imports="".join(map(_imports, numbers, kinds))
-        )
-    ]
-    bounds = [-1, *holding]
-    segments: list[str] = []
-    for segment, first in enumerate(bounds):
-        end = bounds[segment + 1] if segment + 1 < len(bounds) else len(kinds)
-        body = "".join(_PASSING.format(**offsets[n]) for n in range(first + 1, end))
-        if end < len(kinds):
-            if kinds[end].advance_first:
-                body += f"\n    advance_{end}(block, time_ns)\n"
-            body += _PUSH.format(**offsets[end])
-        else:
-            body += _EXIT
-        segments.append(f"\n@inlined\ndef enter_{segment}(block, handle, length, time_ns):{body}\n")
-    # The last segment calls nothing of ours, so it comes first; each other one needs those behind it.
-    parts.append(segments.pop())
-    for segment in reversed(range(len(holding))):
-        n = holding[segment]
-        parts.append(_ADVANCE.format(following=segment + 1, **offsets[n]))
-        parts.append(segments.pop())
+    names = ", ".join(kind.name for kind in kinds) or "nothing"
+    parts = [_HEAD.format(names=names, imports="".join(map(_imports, numbers, kinds)))]
+    # What is called comes first: the last stage, then the one that hands packets to it, and so on.
+    parts += [_stage(n, kinds, places[n]) for n in reversed(numbers)]
     parts.append(
         _RUN.format(
+            first="enter_0" if kinds else "leave",
             parameters=places[0].parameters if places else 0,
             parameters_bytes=parameters_bytes,
             changed="".join(_changed(n, places[n], parameters_bytes) for n in numbers if kinds[n].has_changed),
-            advance_effective="".join(f"            advance_{n}(block, effective_ns)\n" for n in holding),
-            advance="".join(f"    advance_{n}(block, until_ns)\n" for n in holding),
+            advance_effective=_advance_all(kinds, places, "effective_ns", " " * 12),
+            advance=_advance_all(kinds, places, "until_ns", " " * 4),
             next_times="".join(
                 f"    next_ns = min(next_ns, next_time_{n}(state_{n}(block + {places[n].state})))\n" for n in holding
             ),
@@ -145,10 +153,30 @@ def pipeline_source(kinds: Sequence[StageKind], places: Sequence[Place], paramet
     return "".join(parts)
 
 
+def _stage(n: int, kinds: Sequence[StageKind], place: Place) -> str:
+    """The functions of one stage: enter, and for a holding stage advance before it."""
+    kind = kinds[n]
+    following = f"enter_{n + 1}" if n + 1 < len(kinds) else "leave"
+    known = vars(place) | {"n": n, "next": following}
+    if not kind.holding:
+        return _STEP.format(verdicts=_verdicts(kind, following, " " * 4), **known)
+    first = f"    advance_{n}(block, time_ns)\n" if kind.advance_first else ""
+    advance = _ADVANCE.format(verdicts=_verdicts(kind, following, " " * 8), **known)
+    return advance + _PUSH.format(advance_first=first, **known)
+
+
+def _verdicts(kind: StageKind, following: str, margin: str) -> str:
+    wanted = [verdict for verdict in _VERDICTS if verdict in kind.verdicts]
+    text = "".join(_VERDICTS[verdict].format(kind=int(verdict), next=following) for verdict in wanted)
+    return indent(text, margin)
+
+
 def _imports(n: int, kind: StageKind) -> str:
     names = ("push", "pop", "next_time") if kind.holding else ("step",)
     if kind.has_changed:
         names = (*names, "changed")
+    if kind.has_final:
+        names = (*names, "final")
     functions = ", ".join(f"{name} as {name}_{n}" for name in names)
     return (
         f"\nfrom {kind.module} import {functions}\n"
@@ -157,6 +185,18 @@ def _imports(n: int, kind: StageKind) -> str:
         f"parameters_{n} = record_at(Parameters_{n})\n"
         f"state_{n} = record_at(State_{n})\n"
     )
+
+
+def _advance_all(kinds: Sequence[StageKind], places: Sequence[Place], until: str, indent: str) -> str:
+    """Advance every holding stage; what follows one that hands packets on late only as far as that one is final."""
+    lines = []
+    for n, (kind, place) in enumerate(zip(kinds, places, strict=True)):
+        if kind.holding:
+            lines.append(f"{indent}advance_{n}(block, {until})\n")
+        if kind.has_final and any(later.holding for later in kinds[n + 1 :]):
+            lines.append(f"{indent}final_ns = final_{n}(state_{n}(block + {place.state}), {until})\n")
+            until = "final_ns"
+    return "".join(lines)
 
 
 def _changed(n: int, place: Place, parameters_bytes: int) -> str:

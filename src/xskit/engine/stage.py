@@ -10,8 +10,11 @@ A *holding* stage keeps packets; it is an event queue that is advanced to a wate
     next_time(state) -> time_ns of its next departure, INFINITE_NS when it holds nothing
     pop(state, parameters, random, table) -> (handle, length, time_ns, verdict) of that departure
     changed(state, old_parameters, new_parameters, time_ns), optional: called before new parameters take force
+    final(state, until_ns) -> time_ns, optional: once advanced to until_ns, nothing will leave with that time or an
+        earlier one; for a store that lets packets go later than at their time
 
-and a state whose first fields are those of `Holding`. A verdict is PASS or a drop cause. Everything is compiled
+and a state whose first fields are those of `Holding`. `push` answers HOLD, or DROP with a cause; verdict.py says what
+each verdict means. A stage may also choose the port that a packet leaves by: `packet.egress`. Everything is compiled
 into the pipeline; state and parameters are records that live in the pipeline's memory.
 """
 
@@ -21,6 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from xskit.engine.verdict import Verdict
 from xskit.memory import I64, Record
 
 
@@ -48,10 +52,17 @@ class NoParameters(Record):
 
 @dataclass(frozen=True)
 class Capacity:
-    """What a pipeline is planned for: packets in memory at once, and the longest a packet may be held."""
+    """What a pipeline is planned for.
+
+    Attributes:
+        packets: in memory at once, at most: every store has room for them.
+        horizon_ns: the longest a packet may be held.
+        frames: that packets may occupy; 0: as many as packets.
+    """
 
     packets: int
     horizon_ns: int = 0
+    frames: int = 0
 
 
 @dataclass(frozen=True)
@@ -64,9 +75,12 @@ class StageKind:
     holding: bool
     parameters: type[Record]
     state: type[Record]
+    verdicts: frozenset[Verdict] = frozenset({Verdict.DROP})
+    """What step or pop may say besides PASS."""
     advance_first: bool = True
     """Holding: departures up to an arrival's time must happen before the arrival (its verdict looks at them)."""
     has_changed: bool = False
+    has_final: bool = False
     memory: Callable[[Capacity], int] = lambda _capacity: 0
     """Bytes that an instance needs beside its records."""
     prepare: Callable[[Any, int, Capacity], None] = lambda _state, _address, _capacity: None

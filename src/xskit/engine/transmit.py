@@ -14,8 +14,8 @@ In zero copy sendto only wakes the driver, and only when TX says need_wakeup.
 from __future__ import annotations
 
 from xskit.engine.clock import EAGAIN, EBUSY, ENETDOWN, ENODEV, ENXIO, kick_transmit, read_clock
-from xskit.engine.fifo import Fifo, drop_head, fifo_at, head_packet
 from xskit.engine.fifo import count as fifo_count
+from xskit.engine.fifo import drop_head, head_packet
 from xskit.engine.histogram import add
 from xskit.engine.packets import (
     LAST,
@@ -30,7 +30,7 @@ from xskit.engine.packets import (
     packet_line,
     pool_at,
 )
-from xskit.engine.records import BATCH, Direction, Egress, egress_at
+from xskit.engine.records import BATCH, Direction, Egress, Exit, egress_at
 from xskit.jit import as_i64, i64, inlined
 from xskit.memory import size_of
 from xskit.xsk.rings import (
@@ -58,30 +58,29 @@ RETRY_NS = 100_000
 
 
 @inlined
-def transmit(direction: Direction, scratch: int) -> int:
-    """Send what is in the exit FIFO, one batch at most; returns how many packets were taken out."""
-    exit_fifo = fifo_at(direction.exit)
-    waiting = min(fifo_count(exit_fifo), BATCH)
+def transmit(direction: Direction, leaving: Exit, scratch: int) -> int:
+    """Send what is due at an exit, one batch at most; returns how many packets were taken out."""
+    waiting = min(fifo_count(leaving), BATCH)
     if waiting == 0:
         return 0
-    egress = egress_at(direction.egress + direction.turn * EGRESS_BYTES)
-    direction.turn += 1
-    if direction.turn == direction.egress_count:
-        direction.turn = 0
+    egress = egress_at(leaving.egress + leaving.turn * EGRESS_BYTES)
+    leaving.turn += 1
+    if leaving.turn == leaving.egress_count:
+        leaving.turn = 0
     if egress.down:
-        return discard_due(direction, waiting)
+        return discard_due(direction, leaving, waiting)
     tx = ring_at(egress.tx)
-    first = exit_fifo.head
+    first = leaving.head
     descriptors = i64(0)
     taken = 0
     free = room(tx, BATCH * direction.max_frames)
     while taken < waiting:
-        handle = head_packet(exit_fifo) & 0xFFFF_FFFF
+        handle = head_packet(leaving) & 0xFFFF_FFFF
         frames = i64(packet_line(direction.table, handle).frames)
         if descriptors + frames > free:
             break
         descriptors = write_packet(direction, tx, descriptors, handle)
-        drop_head(exit_fifo)
+        drop_head(leaving)
         taken += 1
     if taken == 0:
         return 0
@@ -89,7 +88,7 @@ def transmit(direction: Direction, scratch: int) -> int:
     egress.outstanding_packets += taken
     publish(tx, descriptors)
     kick(direction, egress)
-    record_times(direction, exit_fifo, first, taken, read_clock(scratch))
+    record_times(direction, leaving, first, taken, read_clock(scratch))
     return taken
 
 
@@ -115,10 +114,10 @@ def write_packet(direction: Direction, tx: Ring, descriptors: int, handle: int) 
 
 
 @inlined
-def record_times(direction: Direction, exit_fifo: Fifo, first: int, taken: int, now_ns: int) -> None:
+def record_times(direction: Direction, leaving: Exit, first: int, taken: int, now_ns: int) -> None:
     """After sendto returned: how late each packet is, and how long it was inside."""
     for position in range(first, first + taken):
-        entry = as_i64(exit_fifo.entries + ((position & exit_fifo.mask) << 4))
+        entry = as_i64(leaving.entries + ((position & leaving.mask) << 4))
         add(direction.lateness, now_ns - entry[0])
         arrived_ns = packet_line(direction.table, entry[1] & 0xFFFF_FFFF).arrived_ns
         if arrived_ns >= direction.since_ns:
@@ -126,13 +125,12 @@ def record_times(direction: Direction, exit_fifo: Fifo, first: int, taken: int, 
 
 
 @inlined
-def discard_due(direction: Direction, waiting: int) -> int:
+def discard_due(direction: Direction, leaving: Exit, waiting: int) -> int:
     """The port cannot send: what is due is lost, as it would be on a cable pulled out."""
-    exit_fifo = fifo_at(direction.exit)
     counters = counters_at(direction.counters)
     for _ in range(waiting):
-        packet = head_packet(exit_fifo)
-        drop_head(exit_fifo)
+        packet = head_packet(leaving)
+        drop_head(leaving)
         count_drop(counters, PORT_DOWN, packet >> 32)
         counters.in_flight_frames -= give_packet(pool_at(direction.pool), direction.table, packet & 0xFFFF_FFFF)
     return waiting
@@ -163,11 +161,11 @@ def kick(direction: Direction, egress: Egress) -> None:
 
 
 @inlined
-def collect(direction: Direction, now_ns: int) -> int:
-    """Reap every egress queue, and kick where the kernel left something in TX; returns how many frames came home."""
+def collect(direction: Direction, leaving: Exit, now_ns: int) -> int:
+    """Reap every queue of an exit, and kick where the kernel left something in TX; returns the frames come home."""
     done = 0
-    for number in range(direction.egress_count):
-        egress = egress_at(direction.egress + number * EGRESS_BYTES)
+    for number in range(leaving.egress_count):
+        egress = egress_at(leaving.egress + number * EGRESS_BYTES)
         if egress.outstanding > 0:
             frames = reap(direction, egress)
             done += frames

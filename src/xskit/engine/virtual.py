@@ -14,11 +14,14 @@ import numpy as np
 from xskit import jit
 from xskit.engine.fifo import Fifo, drop_head, fifo_at, head_packet, head_time
 from xskit.engine.frames import FrameStack, PacketTable
-from xskit.engine.packets import counters_at, give_packet, packet_line, pool_at, take_frame
-from xskit.engine.pipeline import ARRIVAL_BYTES, Pipeline, arrival_at, pipe_at
+from xskit.engine.packets import DropCause, count_drop, counters_at, give_packet, packet_line, pool_at, take_frame
+from xskit.engine.pipe import pipe_at
+from xskit.engine.pipeline import ARRIVAL_BYTES, Pipeline, arrival_at
 from xskit.engine.stage import Capacity, Stage
 from xskit.jit import as_i64, call_pointer, compiled, inlined
 from xskit.memory import Region
+
+MEMORY_FULL = int(DropCause.MEMORY_FULL)
 
 
 class Departure(NamedTuple):
@@ -34,7 +37,7 @@ class VirtualPipeline:
 
     Args:
         stages: in the order in which packets meet them.
-        packets: that can be inside at once.
+        packets: that can be inside at once; one more is dropped (MEMORY_FULL).
         horizon_ns: the longest a packet may be held.
         seed, name: of the random streams.
     """
@@ -62,10 +65,10 @@ class VirtualPipeline:
         departures: list[Departure] = []
         batch: list[tuple[int, int]] = []
         for arrival in arrivals:
-            batch.append(arrival)
-            if len(batch) == self._room:
-                departures += self._batch(batch, batch[-1][0])
+            if len(batch) >= min(self._room, self.pool.view.count):  # what has left by now makes room
+                departures += self._batch(batch, arrival[0])
                 batch.clear()
+            batch.append(arrival)
         return departures + self._batch(batch, until_ns)
 
     def _batch(self, batch: Sequence[tuple[int, int]], until_ns: int) -> list[Departure]:
@@ -109,8 +112,16 @@ def feed(run: int, block: int, batch: int, count: int, until_ns: int) -> int:
     pipe = pipe_at(block)
     pool = pool_at(pipe.pool)
     counters = counters_at(pipe.counters)
+    admitted = 0
     for row in range(count):
         arrival = arrival_at(batch + row * ARRIVAL_BYTES)
+        counters.received += 1
+        counters.received_bytes += arrival.length
+        counters.in_flight += 1
+        counters.in_flight_bytes += arrival.length
+        if pool.count == 0:
+            count_drop(counters, MEMORY_FULL, arrival.length)
+            continue
         handle = take_frame(pool)
         if pool.owners:
             jit.as_u8(pool.owners)[handle] = 2
@@ -118,15 +129,17 @@ def feed(run: int, block: int, batch: int, count: int, until_ns: int) -> int:
         packet.address = arrival.handle
         packet.arrived_ns = arrival.time_ns
         packet.length = arrival.length
+        packet.span = arrival.length
         packet.frames = 1
+        packet.egress = 0
         packet.fragment = 0xFFFF_FFFF
-        counters.received += 1
-        counters.received_bytes += arrival.length
-        counters.in_flight += 1
-        counters.in_flight_bytes += arrival.length
         counters.in_flight_frames += 1
-        arrival.handle = handle
-    return call_pointer(run, block, batch, count, until_ns)
+        entry = arrival_at(batch + admitted * ARRIVAL_BYTES)
+        entry.time_ns = arrival.time_ns
+        entry.length = arrival.length
+        entry.handle = handle
+        admitted += 1
+    return call_pointer(run, block, batch, admitted, until_ns)
 
 
 @inlined
@@ -149,7 +162,7 @@ def _leave(block: int, exit_fifo: Fifo) -> int:
 @compiled("int64(int64, int64, int64)")
 def drain(block: int, results: int, room: int) -> int:
     """Write up to `room` departures as (time_ns, number, length); returns how many."""
-    exit_fifo = fifo_at(pipe_at(block).exit)
+    exit_fifo = fifo_at(pipe_at(block).exits)
     count = 0
     rows = as_i64(results)
     while count < room and exit_fifo.head != exit_fifo.tail:

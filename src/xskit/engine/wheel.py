@@ -105,6 +105,20 @@ def next_time(wheel: Wheel) -> int:
 
 
 @inlined
+def floor_time(wheel: Wheel) -> int:
+    """No packet inside has an earlier time: the beginning of the first one's tick; INFINITE_NS when there is none."""
+    if wheel.count == 0:
+        return INFINITE_NS
+    return wheel.first << wheel.shift
+
+
+@inlined
+def span(wheel: Wheel) -> int:
+    """How far ahead of the clock a packet's time may lie."""
+    return (wheel.mask - 1) << wheel.shift
+
+
+@inlined
 def pop(wheel: Wheel, table: int) -> int:
     """Take the first packet; there must be one. Its line keeps the exact time."""
     index = wheel.first & wheel.mask
@@ -147,4 +161,16 @@ def _following(wheel: Wheel, bucket: int) -> int:
     return bucket + ((found - index) & wheel.mask)
 
 
-__all__ = ["EMPTY", "Wheel", "memory_for", "next_time", "place", "pop", "push", "ticks_for", "wheel_at"]
+__all__ = [
+    "EMPTY",
+    "Wheel",
+    "floor_time",
+    "memory_for",
+    "next_time",
+    "place",
+    "pop",
+    "push",
+    "span",
+    "ticks_for",
+    "wheel_at",
+]

@@ -13,9 +13,10 @@ from xskit.engine.clock import read_clock, wait
 from xskit.engine.fifo import count, fifo_at
 from xskit.engine.histogram import BUCKETS
 from xskit.engine.packets import INFINITE_NS, Counters, DropCause, counters_at
-from xskit.engine.pipeline import pipe_at
+from xskit.engine.pipe import pipe_at
 from xskit.engine.receive import INGRESS_BYTES, receive, refill, stamp
 from xskit.engine.records import (
+    EXIT_BYTES,
     LONGEST_SLEEP_NS,
     PIPELINES,
     SNAPSHOT,
@@ -26,6 +27,7 @@ from xskit.engine.records import (
     Worker,
     direction_at,
     egress_at,
+    exit_at,
     ingress_at,
     worker_at,
 )
@@ -88,10 +90,13 @@ def turn(direction: Direction, control: int, scratch: int) -> int:
         counters.clock_ns = now_ns
         if counters.updates != direction.updates:
             measure_anew(direction, counters)
-    sent = transmit(direction, scratch)
-    reaped = collect(direction, now_ns)
+    sent = i64(0)
+    for port in range(direction.exit_count):
+        leaving = exit_at(direction.exits + port * EXIT_BYTES)
+        sent += transmit(direction, leaving, scratch)
+        sent += collect(direction, leaving, now_ns)
     refill(direction)  # always: frames also come home by drops, and FILL may have got room meanwhile
-    return entries + sent + reaped
+    return entries + sent
 
 
 @inlined
@@ -101,8 +106,9 @@ def next_departure(worker: Worker) -> int:
     directions = as_i64(worker.directions)
     for number in range(worker.direction_count):
         direction = direction_at(directions[number])
-        if count(fifo_at(direction.exit)) > 0:
-            return 0
+        for port in range(direction.exit_count):
+            if count(fifo_at(direction.exits + port * EXIT_BYTES)) > 0:
+                return 0
         earliest = min(earliest, direction.next_ns)
     return earliest
 
@@ -113,10 +119,11 @@ def waiting_for_completion(worker: Worker) -> bool:
     directions = as_i64(worker.directions)
     for number in range(worker.direction_count):
         direction = direction_at(directions[number])
-        for queue in range(direction.egress_count):
-            egress = egress_at(direction.egress + queue * EGRESS_BYTES)
-            if egress.outstanding > 0:
-                return True
+        for port in range(direction.exit_count):
+            leaving = exit_at(direction.exits + port * EXIT_BYTES)
+            for queue in range(leaving.egress_count):
+                if egress_at(leaving.egress + queue * EGRESS_BYTES).outstanding > 0:
+                    return True
     return False
 
 

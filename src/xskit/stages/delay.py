@@ -14,9 +14,9 @@ from typing import Any
 
 from xskit.engine.fifo import ENTRY_BYTES, Fifo, capacity_for, drop_head, fifo_at, first_time, head_packet, head_time
 from xskit.engine.fifo import push as fifo_push
-from xskit.engine.packets import PASS
 from xskit.engine.random import Random, normal, uniform
 from xskit.engine.stage import Capacity, Holding, StageKind
+from xskit.engine.verdict import HOLD, PASS
 from xskit.jit import i64, inlined
 from xskit.memory import I64, Record, record_view, size_of
 
@@ -69,7 +69,7 @@ def push(
     state.bytes += length
     state.peak_packets = max(state.peak_packets, state.packets)
     state.peak_bytes = max(state.peak_bytes, state.bytes)
-    return PASS
+    return HOLD
 
 
 @inlined

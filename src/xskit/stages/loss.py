@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xskit.engine.packets import PASS, DropCause, Packet
+from xskit.engine.packets import DropCause, Packet
 from xskit.engine.random import UNIT, Random, draw
 from xskit.engine.stage import Passing, StageKind
+from xskit.engine.verdict import PASS, drop
 from xskit.jit import inlined
 from xskit.memory import I64, Record
 
-LOST = int(DropCause.LOSS)
+LOST = drop(DropCause.LOSS)
 
 
 class Parameters(Record):

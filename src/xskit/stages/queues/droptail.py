@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from xskit.engine.fifo import drop_head, fifo_at, head_packet, packet_at_position
 from xskit.engine.fifo import push as fifo_push
-from xskit.engine.packets import PASS, DropCause
+from xskit.engine.packets import DropCause
 from xskit.engine.random import Random
 from xskit.engine.stage import StageKind
+from xskit.engine.verdict import HOLD, PASS, drop
 from xskit.jit import inlined
 from xskit.memory import I64
 from xskit.stages.bottleneck import Server, Service, begin, change_rate, departure, proceed, wire_length
 from xskit.stages.delay import fifo_memory, prepare_fifo
 from xskit.units import QueueLimit
 
-QUEUE_FULL = int(DropCause.QUEUE_FULL)
+QUEUE_FULL = drop(DropCause.QUEUE_FULL)
 UNLIMITED = 1 << 60
 
 
@@ -51,7 +52,7 @@ def push(
     state.wire_bytes += wire_bytes
     state.peak_packets = max(state.peak_packets, state.packets)
     state.peak_bytes = max(state.peak_bytes, state.bytes)
-    return PASS
+    return HOLD
 
 
 @inlined

@@ -1,0 +1,172 @@
+"""What a stage says of a packet, and what the engine then does.
+
+A verdict is one word: the kind in its low byte, an argument above.
+
+    PASS         it goes on to the next stage
+    DROP  cause  its frames go home, and it is counted under the cause
+    MARK         it is marked as having met congestion (ECN CE, RFC 3168), and goes on; one that is not ECN-capable,
+                 or no IP, goes on unmarked
+    DUPLICATE    it goes on, and a copy of it behind it; without a free frame there is no copy
+    HOLD         the stage keeps it (only holding stages, from `push`)
+    INJECT cause the stage has turned it into a packet of its own (an ICMP answer) in the same memory, and may have
+                 changed its length and chosen its egress: the packet that came counts as dropped under the cause, the
+                 new one as injected, and it leaves at once
+
+A kind says which verdicts its functions may return (`StageKind.verdicts`); only those are compiled into a pipeline.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from xskit.engine.packets import (
+    NIL,
+    DropCause,
+    count_drop,
+    counters_at,
+    give_packet,
+    move,
+    packet_line,
+    pool_at,
+    take_frame,
+)
+from xskit.engine.pipe import pipe_at
+from xskit.jit import as_i64, as_u8, as_u16, i64, inlined
+
+
+class Verdict(IntEnum):
+    """The kinds of verdict."""
+
+    PASS = 0
+    DROP = 1
+    MARK = 2
+    DUPLICATE = 3
+    HOLD = 4
+    INJECT = 5
+
+
+PASS = int(Verdict.PASS)
+HOLD = int(Verdict.HOLD)
+MARK = int(Verdict.MARK)
+DUPLICATE = int(Verdict.DUPLICATE)
+
+
+def drop(cause: DropCause) -> int:
+    """The verdict DROP with a cause, as a number for compiled code."""
+    return int(Verdict.DROP) | int(cause) << 8
+
+
+def inject(cause: DropCause) -> int:
+    """The verdict INJECT with the cause under which the packet that came is counted."""
+    return int(Verdict.INJECT) | int(cause) << 8
+
+
+@inlined
+def discard(block: int, handle: int, length: int, cause: int) -> None:
+    """Carry out DROP."""
+    pipe = pipe_at(block)
+    counters = counters_at(pipe.counters)
+    count_drop(counters, cause, length)
+    counters.in_flight_frames -= give_packet(pool_at(pipe.pool), pipe.table, handle)
+
+
+@inlined
+def replace(block: int, handle: int, length: int, cause: int) -> int:
+    """Carry out INJECT, but for the leaving; returns the new packet's length."""
+    pipe = pipe_at(block)
+    counters = counters_at(pipe.counters)
+    count_drop(counters, cause, length)
+    new_length = i64(packet_line(pipe.table, handle).length)
+    counters.injected += 1
+    counters.injected_bytes += new_length
+    counters.in_flight += 1
+    counters.in_flight_bytes += new_length
+    return new_length
+
+
+@inlined
+def duplicate(block: int, handle: int) -> int:
+    """A copy of a packet in frames of its own, counted; NIL when there are no frames for it."""
+    pipe = pipe_at(block)
+    pool = pool_at(pipe.pool)
+    counters = counters_at(pipe.counters)
+    packet = packet_line(pipe.table, handle)
+    frames = i64(packet.frames)
+    if pool.count < frames or counters.in_flight_frames + frames > pipe.capacity_frames:
+        return NIL
+    first = i64(NIL)
+    behind = i64(NIL)
+    part = handle
+    while part != NIL:
+        copy = take_frame(pool)
+        move(pool, copy, 0, 2)
+        _copy_line(pipe.table, part, copy, pool.frame_shift)
+        if first == NIL:
+            first = copy
+        else:
+            packet_line(pipe.table, behind).fragment = copy
+        behind = copy
+        part = i64(packet_line(pipe.table, part).fragment)
+    counters.duplicated += 1
+    counters.duplicated_bytes += i64(packet.length)
+    counters.in_flight += 1
+    counters.in_flight_bytes += i64(packet.length)
+    counters.in_flight_frames += frames
+    counters.peak_frames = max(counters.peak_frames, counters.in_flight_frames)
+    return first
+
+
+@inlined
+def _copy_line(table: int, origin: int, copy: int, frame_shift: int) -> None:
+    """Line and bytes of one frame; without packet memory (virtual time) the line alone."""
+    line = packet_line(table, origin)
+    target = packet_line(table, copy)
+    target.arrived_ns = line.arrived_ns
+    target.length = line.length
+    target.span = line.span
+    target.frames = line.frames
+    target.egress = line.egress
+    target.fragment = NIL
+    if frame_shift == 0:
+        target.address = line.address
+        return
+    target.address = line.address + ((copy - origin) << frame_shift)
+    span = i64(line.span)
+    words, new_words = as_i64(line.address), as_i64(target.address)
+    for word in range(span >> 3):
+        new_words[word] = words[word]
+    old_bytes, new_bytes = as_u8(line.address), as_u8(target.address)
+    for byte in range(span & ~7, span):
+        new_bytes[byte] = old_bytes[byte]
+
+
+@inlined
+def mark(block: int, handle: int) -> None:
+    """Carry out MARK: ECT becomes CE in an IPv4 or IPv6 packet without VLAN tag, and the IPv4 checksum follows."""
+    pipe = pipe_at(block)
+    packet = packet_line(pipe.table, handle)
+    if pool_at(pipe.pool).frame_shift == 0 or packet.span < 34:
+        return
+    kind = i64(as_u16(packet.address + 12)[0])  # in memory order
+    field = as_u8(packet.address + 14)
+    if kind == 0x0008:
+        ecn = i64(field[1]) & 3
+        if ecn == 0 or ecn == 3:
+            return
+        old = (i64(field[0]) << 8) | i64(field[1])
+        field[1] = i64(field[1]) | 3
+        new = (i64(field[0]) << 8) | i64(field[1])
+        stored = ((i64(field[10]) << 8) | i64(field[11])) ^ 0xFFFF
+        total = stored + (old ^ 0xFFFF) + new  # RFC 1624, equation 3
+        total = (total & 0xFFFF) + (total >> 16)
+        total = ((total & 0xFFFF) + (total >> 16)) ^ 0xFFFF
+        field[10] = total >> 8
+        field[11] = total & 0xFF
+    elif kind == 0xDD86:
+        ecn = (i64(field[1]) >> 4) & 3
+        if ecn == 0 or ecn == 3:
+            return
+        field[1] = i64(field[1]) | 0x30
+    else:
+        return
+    counters_at(pipe.counters).marked += 1
