@@ -197,7 +197,7 @@ class Emulator:
                     count=share.frames,
                     fill_reserve=share.fill_reserve,
                 ),
-                limits=EgressLimits(max_length=sending.max_length),
+                limits=EgressLimits(max_length=sending.max_length, max_frames=sending.max_frames),
                 horizon_ns=horizon_ns,
                 seed=self.engine.seed,
                 finish_checksums=not ingress.owned,
