@@ -153,6 +153,12 @@ def test_without_a_rate_the_plan_knows_no_bytes():
     assert plan.directions[0].packet_bytes == 64
 
 
+@given(UNLIMITED, MTUS, FRAME_SIZES)
+def test_without_a_rate_the_plan_stays_modest(settings, mtu, frame_size):
+    share = plan_for([settings], [mtu], frame_size=frame_size).directions[0]
+    assert 4096 <= share.packets <= (128 << 20) // frame_size
+
+
 def check(plan, number, now, wanted, longest=1518):
     check_capacity("wan forward", now, wanted, plan, number, longest)
 

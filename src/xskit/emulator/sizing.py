@@ -29,7 +29,9 @@ LEAST_PACKETS = 4096
 LEAST_FRAMES = 64
 """A direction's least share of a memory that the user has set."""
 UNLIMITED_PPS = 1_500_000
-"""Without a rate: about what one worker can forward."""
+"""Without a rate: about what one worker can forward ..."""
+UNLIMITED_DIRECTION_BYTES = 128 << 20
+"""... but no more than this: nobody said that so much would come. It is 300 ms of TCP at full speed."""
 MARGIN = 1.25
 PAGE_BYTES = 4096
 
@@ -140,6 +142,8 @@ def plan_memory(
     for settings, longest in zip(directions, max_lengths, strict=True):
         frames_per_packet = math.ceil(longest / usable)
         few = packets_needed(settings, longest) * frames_per_packet
+        if settings.rate is None:
+            few = min(few, UNLIMITED_DIRECTION_BYTES // frame_size)
         many = packets_needed(settings, SMALLEST_PACKET_BYTES)
         wanted.append(max(few, min(many, DEFAULT_DIRECTION_BYTES // frame_size)))
     shares = wanted
