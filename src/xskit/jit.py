@@ -23,7 +23,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import llvmlite
 import numpy as np
@@ -80,10 +80,16 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_folder()))
 import numba  # noqa: E402  the cache folder must be known before Numba reads its configuration
 from llvmlite import ir  # noqa: E402
 from numba import types  # noqa: E402
+from numba.core import ccallback, runtime, sigutils  # noqa: E402
 from numba.extending import intrinsic  # noqa: E402
 
 DISABLED = bool(getattr(numba.config, "DISABLE_JIT"))  # noqa: B009  Numba sets it at run time, unknown to mypy
 """True under NUMBA_DISABLE_JIT=1: every function here is its pure-Python twin."""
+
+# Untyped in Numba.
+_numba_ccallback: Any = ccallback
+_numba_runtime: Any = runtime
+_numba_sigutils: Any = sigutils
 
 
 def inlined(function: Function) -> Function:
@@ -123,6 +129,22 @@ def _scalar() -> Iterator[None]:
         config.LOOP_VECTORIZE = before
 
 
+def _load_bare(compilable: Any) -> None:
+    """Look into the cache before Numba learns all that it can compile, which takes 0.3 s and imports SciPy.
+
+    Numba does so first (numba.core.caching.Cache.load_overload), but machine code needs none of it. What is not in the
+    cache is compiled after all, and Numba learns then.
+    """
+    cache = compilable._cache
+
+    def load_overload(signature: Any, context: Any) -> Any:
+        _numba_runtime.rtsys.initialize(context)  # the symbols that every entry point's wrapper needs
+        with cache._guard_against_spurious_io_errors():
+            return cache._load_overload(signature, context)
+
+    cache.load_overload = load_overload
+
+
 class _Lazy:
     """A cached entry point that is compiled, or loaded from the cache, when it is first called."""
 
@@ -133,8 +155,13 @@ class _Lazy:
 
     @functools.cached_property
     def compiled(self) -> Callable[..., Any]:
+        compiler: Any = numba.njit
+        dispatcher = compiler(nogil=True, error_model="numpy", cache=True)(self.py_func)
+        _load_bare(dispatcher)
         with _scalar():
-            return numba.njit(self.signature, nogil=True, error_model="numpy", cache=True)(self.py_func)
+            dispatcher.compile(self.signature)
+        dispatcher.disable_compile()
+        return cast(Callable[..., Any], dispatcher)
 
     def __call__(self, *arguments: int) -> Any:
         return self.compiled(*arguments)
@@ -155,9 +182,13 @@ def function_pointer(function: Callable[[int, int, int, int], int], cache: bool 
     if DISABLED:
         _by_pointer[id(function)] = function
         return id(function)
-    compiler: Any = numba.cfunc  # its stub knows no options
+    signature = _numba_sigutils.normalize_signature(PIPELINE_SIGNATURE)
+    native = _numba_ccallback.CFunc(function, signature, {}, {"nopython": True, "error_model": "numpy"})
+    if cache:
+        native.enable_caching()
+        _load_bare(native)
     with _scalar():
-        native = compiler(PIPELINE_SIGNATURE, nopython=True, error_model="numpy", cache=cache)(function)
+        native.compile()
     _by_pointer[native.address] = native
     return int(native.address)
 
