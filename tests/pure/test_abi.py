@@ -23,8 +23,8 @@ U16, U32, U64 = (st.integers(0, 2**bits - 1) for bits in (16, 32, 64))
         (xdp.MmapOffsets.LAYOUT, 128),
         (xdp.Statistics.LAYOUT, 48),
         (xdp.DESCRIPTOR, 16),
-        (netlink.NLMSGHDR, 16),
-        (netlink.IFINFOMSG, 16),
+        (netlink.MESSAGE_HEADER, 16),
+        (netlink.LINK_HEADER, 16),
         (netlink.ATTRIBUTE_HEADER, 4),
     ],
 )

@@ -14,7 +14,7 @@ from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
-from xskit.abi import rtnetlink as nl
+from xskit.abi import netlink as nl
 from xskit.netconf import changes as all_changes
 from xskit.netconf import interfaces
 from xskit.netconf.changes import (

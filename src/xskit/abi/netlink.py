@@ -1,104 +1,104 @@
-"""The few words of route netlink that attaching XDP needs: linux/netlink.h, rtnetlink.h, if_link.h.
+"""Netlink as xskit speaks it: message kinds, flags, attributes, fixed headers, and how XDP programs are attached.
 
-Everything else xskit says over netlink is said by pyroute2, in netconf.
+From linux/netlink.h, linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/veth.h and linux/genetlink.h. The two
+floors that speak it, bpf and netconf, take their words from here; `netdev.py` has those of the netdev family.
 """
 
 from __future__ import annotations
 
 import struct
 from enum import IntEnum, IntFlag
-from typing import Final
 
-__all__ = [
-    "ATTRIBUTE_HEADER",
-    "IFINFOMSG",
-    "NESTED",
-    "NETLINK_ROUTE",
-    "NLMSGHDR",
-    "SOL_NETLINK",
-    "TYPE_MASK",
-    "ErrorAttribute",
-    "LinkAttribute",
-    "LinkInfoAttribute",
-    "MessageFlag",
-    "MessageType",
-    "NetlinkOption",
-    "XdpAttachFlag",
-    "XdpAttached",
-    "XdpAttribute",
-]
+NETLINK_ROUTE = 0
+NETLINK_GENERIC = 16
 
-NETLINK_ROUTE: Final = 0
-SOL_NETLINK: Final = 270
+SOL_NETLINK = 270
+NETLINK_CAP_ACK = 10  # an acknowledgement does not repeat the request (4.3)
+NETLINK_EXT_ACK = 11  # an acknowledgement carries the kernel's own words (4.12)
+NETLINK_GET_STRICT_CHK = 12  # a dump obeys the filter in its request (4.20)
 
-NLMSGHDR: Final = struct.Struct("=IHHII")
-"""struct nlmsghdr: length, type, flags, sequence, port."""
+NLMSG_ERROR = 2
+NLMSG_DONE = 3
 
-IFINFOMSG: Final = struct.Struct("=BxHiII")
-"""struct ifinfomsg: family, type, index, flags, change."""
+NLM_F_REQUEST = 0x1
+NLM_F_ACK = 0x4
+NLM_F_DUMP = 0x300
+NLM_F_EXCL = 0x200
+NLM_F_CREATE = 0x400
+NLM_F_ACK_TLVS = 0x200  # in an acknowledgement: attributes follow
 
-ATTRIBUTE_HEADER: Final = struct.Struct("=HH")
-"""struct nlattr: length with this header, type.  The next attribute begins at a multiple of 4."""
+NLMSGERR_ATTR_MSG = 1
 
-NESTED: Final = 1 << 15
-"""NLA_F_NESTED."""
+NLA_F_NESTED = 0x8000
+NLA_TYPE_MASK = 0x3FFF  # the type without NLA_F_NESTED and NLA_F_NET_BYTEORDER
 
-TYPE_MASK: Final = (1 << 14) - 1
-"""NLA_TYPE_MASK: the type without NLA_F_NESTED and NLA_F_NET_BYTEORDER."""
+MESSAGE_HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
+ATTRIBUTE_HEADER = struct.Struct("=HH")  # nlattr: length with this header, type; the next begins at a multiple of 4
+LINK_HEADER = struct.Struct("=BxHiII")  # ifinfomsg: family, type, index, flags, change
+ADDRESS_HEADER = struct.Struct("=BBBBI")  # ifaddrmsg: family, prefix length, flags, scope, index
+ROUTE_HEADER = struct.Struct("=BBBBBBBBI")  # rtmsg: family, dst, src, tos, table, protocol, scope, type, flags
+GENERIC_HEADER = struct.Struct("=BBH")  # genlmsghdr: command, version, reserved
 
+RTM_NEWLINK = 16
+RTM_DELLINK = 17
+RTM_GETLINK = 18
+RTM_SETLINK = 19
+RTM_NEWADDR = 20
+RTM_DELADDR = 21
+RTM_GETADDR = 22
+RTM_NEWROUTE = 24
+RTM_DELROUTE = 25
+RTM_GETROUTE = 26
 
-class NetlinkOption(IntEnum):
-    """Socket options of level SOL_NETLINK."""
+IFLA_ADDRESS = 1
+IFLA_IFNAME = 3
+IFLA_MTU = 4
+IFLA_LINK = 5
+IFLA_LINKINFO = 18
+IFLA_NET_NS_FD = 28
+IFLA_PROMISCUITY = 30
+IFLA_NUM_TX_QUEUES = 31  # made room for; how many are in use, only ethtool tells
+IFLA_NUM_RX_QUEUES = 32
+IFLA_CARRIER = 33
+IFLA_LINK_NETNSID = 37
+IFLA_XDP = 43
+IFLA_MAX_MTU = 51  # 4.19
+IFLA_INFO_KIND = 1
+IFLA_INFO_DATA = 2
+VETH_INFO_PEER = 1
 
-    CAP_ACK = 10  # 4.3: an error does not repeat the whole request
-    EXT_ACK = 11  # 4.12: an error carries the kernel's words
-    GET_STRICT_CHK = 12  # 4.20
+IFA_ADDRESS = 1
+IFA_LOCAL = 2
+IFA_FLAGS = 8
+IFA_F_NODAD = 0x02
 
+RTA_DST = 1
+RTA_OIF = 4
+RTA_GATEWAY = 5
+RTA_PRIORITY = 6
+RT_TABLE_MAIN = 254
+RTPROT_STATIC = 4
+RT_SCOPE_UNIVERSE = 0
+RT_SCOPE_LINK = 253
+RTN_UNICAST = 1
 
-class MessageType(IntEnum):
-    """nlmsghdr.nlmsg_type."""
-
-    ERROR = 2
-    NEWLINK = 16
-    GETLINK = 18
-    SETLINK = 19
-
-
-class MessageFlag(IntFlag):
-    """nlmsghdr.nlmsg_flags."""
-
-    REQUEST = 0x1
-    ACK = 0x4
-    ACK_TLVS = 0x200  # in an error: ErrorAttribute follow
-
-
-class ErrorAttribute(IntEnum):
-    """NLMSGERR_ATTR_* (4.12)."""
-
-    MSG = 1
-
-
-class LinkAttribute(IntEnum):
-    """IFLA_*."""
-
-    IFNAME = 3
-    MTU = 4
-    LINK = 5
-    LINKINFO = 18
-    NUM_TX_QUEUES = 31  # made room for; how many are in use, only ethtool tells
-    NUM_RX_QUEUES = 32
-    LINK_NETNSID = 37
-    XDP = 43
+GENL_ID_CTRL = 16
+CTRL_CMD_GETFAMILY = 3
+CTRL_ATTR_FAMILY_ID = 1
+CTRL_ATTR_FAMILY_NAME = 2
 
 
-class LinkInfoAttribute(IntEnum):
-    """IFLA_INFO_*, inside LINKINFO."""
+class LinkFlag(IntFlag):
+    """Flags of an interface (linux/if.h, netdevice(7))."""
 
-    KIND = 1
+    UP = 0x1
+    LOOPBACK = 0x8
+    RUNNING = 0x40
+    PROMISCUOUS = 0x100
 
 
 class XdpAttribute(IntEnum):
-    """IFLA_XDP_*, inside XDP."""
+    """IFLA_XDP_*, inside IFLA_XDP."""
 
     FD = 1
     ATTACHED = 2
@@ -108,16 +108,6 @@ class XdpAttribute(IntEnum):
     SKB_PROG_ID = 6
     HW_PROG_ID = 7
     EXPECTED_FD = 8  # 5.7
-
-
-class XdpAttached(IntEnum):
-    """XDP_ATTACHED_*: the mode in which a program is attached."""
-
-    NONE = 0
-    DRV = 1
-    SKB = 2
-    HW = 3
-    MULTI = 4
 
 
 class XdpAttachFlag(IntFlag):

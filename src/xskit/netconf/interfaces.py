@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from xskit.abi import ethtool as abi
-from xskit.abi import rtnetlink as nl
+from xskit.abi import netlink as nl
 from xskit.errors import DeviceError, KernelError
 from xskit.netconf import ethtool
 from xskit.netconf.namespaces import MissingError

@@ -6,7 +6,7 @@ import errno
 from dataclasses import dataclass
 
 from xskit.abi import netdev as abi
-from xskit.abi import rtnetlink as nl
+from xskit.abi import netlink as nl
 from xskit.netconf import interfaces
 from xskit.netconf.netlink import Netlink, NetlinkError, attributes, text, u32
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from xskit.abi import rtnetlink as nl
+from xskit.abi import netlink as nl
 
 __all__ = ["Netlink", "NetlinkError", "attribute", "attributes", "nest", "text", "u32"]
 

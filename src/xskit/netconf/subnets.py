@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from ipaddress import IPv4Network
 
-from xskit.abi import rtnetlink as nl
+from xskit.abi import netlink as nl
 from xskit.netconf.netlink import Netlink, attributes
 
 __all__ = ["networks_in_use"]

@@ -8,7 +8,7 @@ import socket
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from xskit.abi import rtnetlink as nl
+from xskit.abi import netlink as nl
 from xskit.errors import UsageError
 from xskit.netconf import interfaces
 from xskit.netconf.changes.base import Change, Fate, Restored

@@ -7,7 +7,7 @@ import ipaddress
 import socket
 from dataclasses import dataclass, field
 
-from xskit.abi import rtnetlink as nl
+from xskit.abi import netlink as nl
 from xskit.errors import UsageError
 from xskit.netconf import interfaces
 from xskit.netconf.changes.base import Change, Fate, Restored

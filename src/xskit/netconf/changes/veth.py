@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from xskit.abi import rtnetlink as nl
+from xskit.abi import netlink as nl
 from xskit.errors import DeviceError, UsageError
 from xskit.netconf import interfaces
 from xskit.netconf.changes.base import Change, Fate, Restored
