@@ -52,10 +52,15 @@ class Record:
 SomeRecord = TypeVar("SomeRecord", bound=Record)
 
 
+_layouts: dict[type[Record], np.dtype[Any]] = {}
+
+
 def layout(record: type[Record]) -> np.dtype[Any]:
-    """The NumPy dtype of a record."""
-    hints = get_type_hints(record, include_extras=True)
-    return np.dtype([(name, hint.__metadata__[0]) for name, hint in hints.items()], align=True)
+    """The NumPy dtype of a record; worked out once."""
+    if record not in _layouts:
+        hints = get_type_hints(record, include_extras=True)
+        _layouts[record] = np.dtype([(name, hint.__metadata__[0]) for name, hint in hints.items()], align=True)
+    return _layouts[record]
 
 
 def size_of(record: type[Record]) -> int:
