@@ -23,6 +23,7 @@ _clock_gettime = external("clock_gettime", "int32", "int32", "int64")
 _sendto = external("sendto", "int64", "int32", "int64", "int64", "int32", "int64", "uint32")
 _recvfrom = external("recvfrom", "int64", "int32", "int64", "int64", "int32", "int64", "int64")
 _ppoll = external("ppoll", "int32", "int64", "int64", "int64", "int64")
+_read = external("read", "int64", "int32", "int64", "int64")
 
 
 @inlined
@@ -54,6 +55,12 @@ def wait(descriptors: int, count: int, timeout_ns: int, scratch: int) -> None:
     timespec[0] = timeout_ns // 1_000_000_000
     timespec[1] = timeout_ns % 1_000_000_000
     _ppoll(descriptors, count, scratch, 0)
+
+
+@inlined
+def empty_eventfd(fd: int, scratch: int) -> None:
+    """Take what lies in a non-blocking eventfd, so that it wakes nobody any more."""
+    _read(i32(fd), scratch, 8)
 
 
 def monotonic_ns() -> int:

@@ -9,7 +9,7 @@ it by the eventfd that it polls.
 
 from __future__ import annotations
 
-from xskit.engine.clock import read_clock, wait
+from xskit.engine.clock import empty_eventfd, read_clock, wait
 from xskit.engine.fifo import count, fifo_at
 from xskit.engine.histogram import BUCKETS
 from xskit.engine.packets import INFINITE_NS, Counters, DropCause, counters_at
@@ -34,6 +34,7 @@ from xskit.engine.records import (
 from xskit.engine.transmit import EGRESS_BYTES, RETRY_NS, collect, transmit
 from xskit.jit import (
     as_i64,
+    as_u32,
     call_pointer,
     compiled,
     i64,
@@ -140,7 +141,11 @@ def take_snapshot(worker: Worker) -> None:
 
 @inlined
 def obey(worker: Worker, address: int, control: int) -> None:
-    """Do what the control bits ask for, then clear them: that is the answer."""
+    """Do what the control bits ask for, then clear them: that is the answer.
+
+    The wake-up that came with them is taken, too: else no sleep would last until the asker has the CPU to take it.
+    """
+    empty_eventfd(i64(as_u32(worker.descriptors)[0]), worker.scratch)
     if control & SNAPSHOT:
         take_snapshot(worker)
     store_release64(address + CONTROL, 0)
@@ -180,8 +185,8 @@ def run_worker(address: int, rounds: int) -> int:
             worker.busy_ns += now_ns - last_ns
             worker.last_busy_ns = now_ns
         last_ns = now_ns
-        if work > 0 or worker.spin or now_ns - worker.last_busy_ns < SPIN_AFTER_NS:
-            continue
+        if work > 0 or control != 0 or worker.spin or now_ns - worker.last_busy_ns < SPIN_AFTER_NS:
+            continue  # after an order too: the wake-up just taken may have been for the stop word
         horizon_ns = next_departure(worker) - now_ns
         if horizon_ns <= SPIN_BEFORE_NS:
             continue
