@@ -26,11 +26,11 @@ from xskit.memory import array_at
 
 KERNEL = (
     "rx_dropped",
-    "rx_invalid_descriptors",
-    "tx_invalid_descriptors",
+    "rx_invalid_descs",
+    "tx_invalid_descs",
     "rx_ring_full",
-    "rx_fill_ring_empty",
-    "tx_ring_empty",
+    "rx_fill_ring_empty_descs",
+    "tx_ring_empty_descs",
 )
 BUCKET_STARTS = [histogram.lowest(bucket) for bucket in range(histogram.BUCKETS)]
 MEMORY_REMEDY = "set --memory 64MiB"
@@ -168,7 +168,7 @@ def test_losses_in_the_kernel_are_named(counter):
     assert made.invalid_because == [f"port xk1b: the kernel dropped 3 packets before xskit saw them ({counter})"]
 
 
-@pytest.mark.parametrize("counter", ["tx_ring_empty", "rx_fill_ring_empty"])
+@pytest.mark.parametrize("counter", ["tx_ring_empty_descs", "rx_fill_ring_empty_descs"])
 def test_kernel_counters_that_lose_nothing_by_themselves_do_not_invalidate(counter):
     made = report()
     made.ports[1].kernel[counter] = 3
@@ -187,7 +187,7 @@ def test_what_else_invalidates_a_run():
 
 def test_the_text_shows_asked_against_achieved():
     made = report()
-    made.ports[0].kernel["rx_fill_ring_empty"] = 9
+    made.ports[0].kernel["rx_fill_ring_empty_descs"] = 9
     text = report_text(made)
     lost = made.links[0].directions[0].packets["dropped"]["loss"]
     assert "asked against achieved" in text
@@ -196,7 +196,7 @@ def test_the_text_shows_asked_against_achieved():
         assert shown in forward
     assert f"{lost} loss" in text
     assert "2.98 us / 2.98 us / 40.4 us / 41 us" in text
-    assert "port xk1a: native, copy, 1 queue; kernel: rx_fill_ring_empty 9" in text
+    assert "port xk1a: native, copy, 1 queue; kernel: rx_fill_ring_empty_descs 9" in text
     assert "port xk1b: generic, copy, 2 queues" in text
     assert "worker on CPU 1: adaptive, 1000 loops, 25% busy, 2 host stalls (3.5 ms in all)" in text
     assert text.endswith("valid")

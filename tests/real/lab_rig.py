@@ -11,7 +11,7 @@ import fcntl
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,11 +62,12 @@ class Flow:
         """The live counters of the direction."""
         return self.direction.live.pipeline.counters
 
-    def send(self, count: int, frame_bytes: int = 100, *, first: int = 0, burst: int = BURST) -> None:
-        """Send datagrams `first` to `first + count - 1`, each as soon as the link can be sure to take it."""
+    def send(self, count: int, frame_bytes: int | Sequence[int] = 100, *, first: int = 0, burst: int = BURST) -> None:
+        """Send datagrams from number `first` on, of one or several sizes in turn, as fast as the link can take them."""
+        sizes = [frame_bytes] if isinstance(frame_bytes, int) else frame_bytes
         begun = self.counters.received
         for sent in range(1, count + 1):
-            self.sender.send(datagram(first + sent - 1, frame_bytes))
+            self.sender.send(datagram(first + sent - 1, sizes[(sent - 1) % len(sizes)]))
             if sent % burst == 0 or sent == count:
                 wait_until(lambda sent=sent: self.counters.received - begun >= sent, f"{sent} packets are received")
 

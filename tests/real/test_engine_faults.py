@@ -1,0 +1,108 @@
+"""What happens to a running link when interfaces go down, come back, lose their other end, or are deleted."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+
+import pytest
+
+from tests.real.lab_rig import assert_every_frame_is_somewhere, datagram, dropped, pair, wait_until
+from xskit.errors import UsageError
+
+pytestmark = pytest.mark.root
+
+
+def ip(namespace: str, *words: str) -> None:
+    subprocess.run(["ip", "-n", namespace, *words], check=True, capture_output=True, timeout=30)
+
+
+def ports_of(made):
+    return tuple(made.link.emulator.ports)
+
+
+def test_a_port_that_is_down_drops_what_is_due_and_goes_on_when_it_is_up():
+    with pair(owd="1ms") as made:
+        flow = made.flow()
+        egress = flow.direction.live.egress()
+        _, port = ports_of(made)
+        flow.send(10)
+        ip(port.namespace, "link", "set", "dev", port.name, "down")
+        flow.send(1, first=10)
+        wait_until(lambda: egress.down, "the worker has noticed")
+        flow.send(50, first=11)
+        wait_until(lambda: dropped(flow.direction) == {"port_down": 50}, "what is due is dropped")
+        made.assert_books_balance()
+        assert flow.counters.in_flight == 1  # the kernel had it already, and keeps it
+        ip(port.namespace, "link", "set", "dev", port.name, "up")
+        flow.empty()
+        flow.send(20, first=61)
+        flow.empty()
+        assert flow.numbers() == [*range(11), *range(61, 81)]
+        assert made.link.report().links[0].directions[0].packets["dropped"] == {"port_down": 50}
+        made.stop_workers()
+        assert_every_frame_is_somewhere(flow.direction)
+
+
+def test_a_port_that_was_down_receives_again():
+    with pair() as made:
+        flow = made.flow(reverse=True)
+        _, port = ports_of(made)
+        flow.send(10)
+        flow.take(10)
+        ip(port.namespace, "link", "set", "dev", port.name, "down")
+        ip(port.namespace, "link", "set", "dev", port.name, "up")
+        flow.send(10, first=10)
+        assert flow.numbers() == list(range(20))
+
+
+def test_packets_to_a_host_whose_end_is_down_are_refused_by_the_kernel():
+    with pair() as made:
+        flow = made.flow()
+        flow.send(10)
+        flow.take(10)
+        (interface,) = made.b.interfaces
+        ip(made.b.namespace, "link", "set", "dev", interface, "down")
+        flow.send(40, first=10)
+        flow.empty()
+        assert dropped(flow.direction) == {"tx_refused": 40}
+        assert flow.counters.sent == 10
+        ip(made.b.namespace, "link", "set", "dev", interface, "up")
+        flow.send(10, first=50)
+        flow.empty()
+        assert flow.numbers() == [*range(10), *range(50, 60)]
+        made.assert_books_balance()
+        assert made.link.report().links[0].directions[0].packets["dropped"] == {"tx_refused": 40}
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["ingress", "egress"])
+def test_a_port_that_is_deleted_under_load(which):
+    with pair(owd="2ms", jitter="1ms", loss="1%") as made:
+        flow = made.flow()
+        flow.send(64)
+        enough = threading.Event()
+
+        def send_on() -> None:
+            number = 64
+            while not enough.wait(0.0001):
+                try:
+                    flow.sender.send(datagram(number, 100))
+                except OSError:  # the host's end has gone with it
+                    return
+                number += 1
+
+        load = threading.Thread(target=send_on)
+        load.start()
+        port = ports_of(made)[which]
+        ip(port.namespace, "link", "del", port.name)
+        sentence = f"port {port} was deleted while the link was running"
+        assert made.link.emulator.wait(60) == sentence
+        made.assert_books_balance()
+        report = made.link.close()
+        enough.set()
+        load.join()
+        assert report.invalid_because[0] == sentence
+        assert made.link.close() is report
+        assert made.link.report() is report
+        with pytest.raises(UsageError, match="^a-b forward: the link is not running$"):
+            made.link.update(owd="3ms")
