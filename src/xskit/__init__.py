@@ -10,8 +10,9 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xskit.emulator.emulator import Emulator, LinkSpec, PortSpec
+    from xskit.emulator.emulator import Emulator
     from xskit.emulator.link import Link, LinkDirection
+    from xskit.emulator.ports import LinkSpec, PortSpec
     from xskit.emulator.report import Report
     from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings
     from xskit.errors import DeviceError, KernelError, PrivilegeError, UsageError, XskitError
@@ -34,10 +35,10 @@ _HOME = {
     "Link": "xskit.emulator.link",
     "LinkDirection": "xskit.emulator.link",
     "LinkSettings": "xskit.emulator.settings",
-    "LinkSpec": "xskit.emulator.emulator",
+    "LinkSpec": "xskit.emulator.ports",
     "Packet": "xskit.xsk.packet",
     "Port": "xskit.xsk.port",
-    "PortSpec": "xskit.emulator.emulator",
+    "PortSpec": "xskit.emulator.ports",
     "PrivilegeError": "xskit.errors",
     "Report": "xskit.emulator.report",
     "Socket": "xskit.xsk.socket",

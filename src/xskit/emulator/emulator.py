@@ -10,15 +10,15 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
 from xskit.emulator.link import Link, LinkDirection
 from xskit.emulator.mistakes import SettingsError
 from xskit.emulator.monitor import Monitor
+from xskit.emulator.ports import LinkSpec, PortSpec, check_port
 from xskit.emulator.report import LinkReport, PortReport, Report, WorkerReport, judge
-from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings
+from xskit.emulator.settings import DirectionSettings, EngineSettings
 from xskit.emulator.sizing import MemoryPlan, frame_size_for, plan_memory
 from xskit.engine.clock import monotonic_ns
 from xskit.engine.frames import PacketTable
@@ -26,8 +26,9 @@ from xskit.engine.live import EgressLimits, Frames, LiveDirection, ReceiveEnd, T
 from xskit.engine.pipeline import compile_pipeline
 from xskit.engine.thread import Snapshot, WorkerThread
 from xskit.engine.worker import run_worker
-from xskit.netconf.interfaces import Interface, LinkState, look
-from xskit.netconf.namespaces import inside
+from xskit.netconf.changes import SetPromiscuous
+from xskit.netconf.interfaces import Interface, LinkState
+from xskit.netconf.journal import Journal
 from xskit.netconf.privileges import require
 from xskit.units import format_size
 from xskit.xsk.port import Port
@@ -35,34 +36,6 @@ from xskit.xsk.umem import Umem
 
 LEAST_HORIZON_NS = 250_000_000
 VLAN_AND_HEADER_BYTES = 18
-
-
-@dataclass(frozen=True)
-class PortSpec:
-    """An interface to open.
-
-    Attributes:
-        name: of the interface.
-        namespace: the network namespace it is in; None is the caller's.
-        owned: xskit made the interface and has switched its peer's checksum offload off, so that no partial
-            checksum can come in.
-    """
-
-    name: str
-    namespace: str | None = None
-    owned: bool = field(default=False, compare=False)
-
-    def __str__(self) -> str:
-        return self.name if self.namespace is None else f"{self.namespace}/{self.name}"
-
-
-@dataclass(frozen=True)
-class LinkSpec:
-    """A link to make: `forward` goes from the first port to the second."""
-
-    name: str
-    ports: tuple[PortSpec, PortSpec]
-    settings: LinkSettings
 
 
 def compile_data_plane(settings: Sequence[DirectionSettings]) -> None:
@@ -125,7 +98,7 @@ class Emulator:
         require(("CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF"), "opening ports through AF_XDP")
         cpus = choose_cpus(self.engine)
         try:
-            facts = {port: _facts(port) for spec in self.specs for port in spec.ports}
+            facts = {port: check_port(port) for spec in self.specs for port in spec.ports}
             self.plan = self._plan(facts)
             with self._on_compile():
                 compile_data_plane([direction for _, _, _, direction in self._directions()])
@@ -161,7 +134,10 @@ class Emulator:
         )
         table = PacketTable(plan.frames, debug=self.engine.debug)
         self._closing.callback(table.close)
+        journal = self._closing.enter_context(Journal.open())
         for port in facts:
+            if not port.owned:  # packets for those behind the link have other addresses
+                journal.apply(SetPromiscuous(port.name, namespace=port.namespace))
             self.ports[port] = self._closing.enter_context(
                 Port.open(
                     port.name,
@@ -334,11 +310,6 @@ def choose_cpus(engine: EngineSettings) -> tuple[int, ...]:
             raise SettingsError(f"a worker cannot run on CPU {refused[0]}: this process may use {usable}")
         return engine.cpus
     return tuple(allowed[number % len(allowed)] for number in range(engine.workers))
-
-
-def _facts(port: PortSpec) -> Interface:
-    with inside(port.namespace):
-        return look(port.name)
 
 
 def _receive_end(queue: Any, port: Port) -> ReceiveEnd:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -48,10 +48,7 @@ def _once_for_both(mistakes: Sequence[Any]) -> list[tuple[Any, list[str]]]:
 def _sentence(mistake: Any, model: type[BaseModel], path: Sequence[str]) -> str:
     kind = mistake["type"]
     if kind == "extra_forbidden":
-        known = sorted(_keys_at(model, path[:-1]))
-        close = difflib.get_close_matches(path[-1], known, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"known keys are {', '.join(known)}"
-        return f"unknown key; {hint}"
+        return unknown_key(path[-1], _keys_at(model, path[:-1]))
     if kind == "value_error":
         return str(mistake["ctx"]["error"])
     if kind == "literal_error":
@@ -77,6 +74,14 @@ _WANTED = {
     "less_than_equal": "{le} or less",
 }
 """What pydantic calls a mistake, and what would be right."""
+
+
+def unknown_key(key: str, known: Iterable[str]) -> str:
+    """The sentence for a key that is not known: what was meant, or all that are."""
+    names = sorted(known)
+    close = difflib.get_close_matches(key, names, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"known keys are {', '.join(names)}"
+    return f"unknown key; {hint}"
 
 
 def _keys_at(model: type[BaseModel], path: Sequence[str]) -> set[str]:

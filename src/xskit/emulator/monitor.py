@@ -5,6 +5,7 @@ A thread that looks at a snapshot ten times a second. It never stops the loop: t
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -103,6 +104,7 @@ class Monitor:
         return self._failed.wait(seconds)
 
     def _run(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for the main thread
         while not self._stopped.wait(PERIOD_SECONDS):
             self.check([worker.snapshot() for worker in self._workers])
             failure = self._ports() or self._dead_worker()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from xskit.engine.pipeline import Statistics
 from xskit.engine.records import PIPELINES, SNAPSHOT, Direction, Worker
 from xskit.engine.stage import Stage
 from xskit.engine.worker import CONTROL, STOP, run_worker
+from xskit.errors import UsageError
 from xskit.jit import load_word, store_word
 from xskit.memory import Arena, Region, array_at, record_view, size_of
 
@@ -132,6 +134,7 @@ class WorkerThread:
         self._thread.start()
 
     def _run(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for the main thread
         try:
             if self.cpu is not None:
                 os.sched_setaffinity(0, {self.cpu})
@@ -150,11 +153,12 @@ class WorkerThread:
 
     def stop(self) -> None:
         """Leave the loop and wait until the thread has; twice is fine."""
-        if self.running:
-            store_word(self.address + STOP, 1)
-            self._wake()
-            assert self._thread is not None
-            self._thread.join()
+        with self._lock:
+            if self.running:
+                store_word(self.address + STOP, 1)
+                self._wake()
+                assert self._thread is not None
+                self._thread.join()
 
     def close(self) -> None:
         """Stop, and give the worker's own memory back; the directions are somebody else's."""
@@ -194,7 +198,9 @@ class WorkerThread:
         """Hold the lock at a moment when no update of this direction waits; snapshots are taken meanwhile."""
         while True:
             with self._lock:
-                if not (direction.pipeline.pending and self.running):
+                if self._thread is not None and not self.running:
+                    raise UsageError(f"{direction.name}: the link is not running")
+                if not direction.pipeline.pending:
                     yield
                     return
             time.sleep(0.0005)
@@ -239,6 +245,9 @@ class WorkerThread:
         """New parameters for a direction from a logical time on; returns when they are in force, or wait for it.
 
         One update may wait for its time; another one waits until that has come.
+
+        Raises:
+            UsageError: the worker has been stopped, before or while this waited.
         """
         with self._free_for_update(direction):
             direction.view.coming_base_ns = owd_base_ns

@@ -12,7 +12,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
@@ -70,7 +70,8 @@ class Interface:
     """What the kernel says of one interface.
 
     `mtu` and `max_mtu` in bytes without the Ethernet header. `rx_queues` and `tx_queues` are those in use
-    (channels), not those allocated. `kind` is "veth", "bridge", ... and "" for hardware; `driver` as in ethtool -i.
+    (channels), not those allocated. `kind` is "veth", "bridge", ... and "" for hardware; `master` is the bridge, bond
+    or team that it is part of, or ""; `driver` as in ethtool -i.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Interface:
     loopback: bool
     promiscuous: bool
     kind: str
+    master: str
     driver: str
     rx_queues: int
     tx_queues: int
@@ -113,6 +115,7 @@ def look(name: str) -> Interface:
         loopback=bool(flags & nl.LinkFlag.LOOPBACK),
         promiscuous=_number(found, nl.IFLA_PROMISCUITY) > 0,
         kind=info.get(nl.IFLA_INFO_KIND, b"").rstrip(b"\0").decode(),
+        master=_name(_number(found, nl.IFLA_MASTER)),
         driver=driver,
         rx_queues=rx_queues,
         tx_queues=tx_queues,
@@ -250,6 +253,12 @@ def _get(name: str) -> bytes:
             return netlink.request(nl.RTM_GETLINK, request)[0]
         except NetlinkError as error:
             raise refusal(f"{name} cannot be read", error, name) from error
+
+
+def _name(number: int) -> str:
+    with suppress(OSError):  # 0, or gone meanwhile
+        return socket.if_indextoname(number)
+    return ""
 
 
 def _number(found: dict[int, bytes], kind: int) -> int:

@@ -1,0 +1,83 @@
+"""What is joined: interfaces by name and network namespace, and whether each can be a port."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass, field
+
+from xskit.emulator.mistakes import SettingsError
+from xskit.emulator.settings import LinkSettings
+from xskit.netconf.interfaces import Interface, look
+from xskit.netconf.namespaces import inside
+from xskit.xsk.errors import PortError
+
+__all__ = ["LinkSpec", "PortSpec", "check_port", "parse_port"]
+
+
+@dataclass(frozen=True)
+class PortSpec:
+    """An interface to open.
+
+    Attributes:
+        name: of the interface.
+        namespace: the network namespace it is in; None is the caller's.
+        owned: xskit made the interface and has switched its peer's checksum offload off, so that no partial
+            checksum can come in.
+    """
+
+    name: str
+    namespace: str | None = None
+    owned: bool = field(default=False, compare=False)
+
+    def __str__(self) -> str:
+        return self.name if self.namespace is None else f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class LinkSpec:
+    """A link to make: `forward` goes from the first port to the second."""
+
+    name: str
+    ports: tuple[PortSpec, PortSpec]
+    settings: LinkSettings
+
+
+def parse_port(text: str) -> PortSpec:
+    """Read a port as reports show it: `eth1`, or `blue/eth1` for the one in the network namespace `blue`.
+
+    Neither name can have a slash in it (dev_valid_name in net/core/dev.c).
+
+    Raises:
+        SettingsError: it is empty, or has more than one slash.
+    """
+    namespace, slash, name = text.rpartition("/")
+    if not name or "/" in namespace or (slash and not namespace):
+        raise SettingsError(f"{text!r} is no port: write eth1, or blue/eth1 for one in the network namespace blue")
+    return PortSpec(name, namespace or None)
+
+
+def check_port(spec: PortSpec) -> Interface:
+    """The facts of an interface that can be a port.
+
+    Raises:
+        MissingError: there is no such interface or namespace.
+        PortError: it is a loopback interface, down, or a part of a bridge, bond or team.
+    """
+    with inside(spec.namespace):
+        facts = look(spec.name)
+    ip = "ip" if spec.namespace is None else f"ip -n {spec.namespace}"
+    if facts.loopback:
+        raise PortError(
+            f"{spec} is a loopback interface, which gives no packets to AF_XDP",
+            errno.EOPNOTSUPP,
+            remedy="ip link add xk0 type veth peer name xk1",
+        )
+    if facts.master:
+        raise PortError(
+            f"{spec} is part of {facts.master}, and xskit would take its packets away from there",
+            errno.EBUSY,
+            remedy=f"{ip} link set {spec.name} nomaster",
+        )
+    if not facts.up:
+        raise PortError(f"{spec} is down", errno.ENETDOWN, remedy=f"{ip} link set {spec.name} up")
+    return facts
