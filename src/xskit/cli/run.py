@@ -39,7 +39,7 @@ class CommandError(UsageError):
 @with_settings
 def run(
     command: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND [ARGS]...", help="what to run", show_default=False)
+        list[str], typer.Argument(metavar="COMMAND", help="what to run, and its arguments", show_default=False)
     ],
     link: dict[str, Any],
     engine: dict[str, Any],
@@ -78,7 +78,7 @@ def run(
 
 def _run(command: list[str], link: dict[str, Any], engine: dict[str, Any], mtu: int) -> tuple[int, Report]:
     """COMMAND's exit code and the report; everything is put back by then."""
-    from xskit.cli.attend import Attendance
+    from xskit.cli.attend import Signals
     from xskit.cli.output import compiling
     from xskit.lab import Lab
     from xskit.netconf.signals import terminated_by_exception
@@ -87,12 +87,9 @@ def _run(command: list[str], link: dict[str, Any], engine: dict[str, Any], mtu: 
         host, peer = lab.host("command"), lab.machine("peer")
         running = lab.link(host, peer, name="run", mtu=mtu, **link)
         process = _start(host, command)
-        attendance = Attendance()
-        try:
-            code = attendance.wait(process)
+        with Signals() as signals:
+            code = signals.attend(process)
             lab.close()
-        finally:
-            attendance.release()
     return code, running.report()
 
 

@@ -1,0 +1,116 @@
+"""What AF_XDP sockets can do on this kernel, found out by trying; no interface is touched.
+
+A flag of bind(2) is known when the kernel complains of the interface, which cannot exist, and not of the flag
+(net/xdp/xsk.c, xsk_bind).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+import socket
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+
+from xskit.abi.xdp import AF_XDP, SOL_XDP, BindFlag, SockaddrXdp, SocketOption, UmemFlag, UmemReg
+
+__all__ = ["SocketFeature", "SocketSupport", "probe_sockets"]
+
+_SO_PREFER_BUSY_POLL = 69  # asm-generic/socket.h, 5.11
+_NO_INTERFACE = (1 << 31) - 1
+_FRAMES = 4
+_EVERY = 2048
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class SocketFeature(Enum):
+    """A feature: (what it is, the kernel that brought it)."""
+
+    SOCKET = ("AF_XDP sockets", "4.18")
+    NEED_WAKEUP = ("need_wakeup: no system call while the driver is awake", "5.4")
+    MULTI_BUFFER = ("multi-buffer packets", "6.6")
+    TX_METADATA = ("TX metadata", "6.8")
+    TX_BUDGET = ("more than 32 packets a sendto", "6.17")
+    BUSY_POLL = ("preferred busy polling", "5.11")
+    LARGE_FRAMES = ("frames of 8192 bytes", "never merged")
+
+    @property
+    def title(self) -> str:
+        return self.value[0]
+
+    @property
+    def since(self) -> str:
+        return self.value[1]
+
+
+@dataclass(frozen=True, slots=True)
+class SocketSupport:
+    """Whether the kernel has a feature; `available` is None when this process has not the rights to find out."""
+
+    feature: SocketFeature
+    available: bool | None
+    detail: str
+    """The kernel's answer, where it is not there."""
+
+
+@cache
+def probe_sockets() -> list[SocketSupport]:
+    """Every feature, in the order of the enum."""
+    return [_probe(feature) for feature in SocketFeature]
+
+
+def _probe(feature: SocketFeature) -> SocketSupport:
+    try:
+        with socket.socket(AF_XDP, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0) as tried:
+            _TRIALS[feature](tried)
+    except PermissionError as error:
+        return SocketSupport(feature, None, error.strerror or "")
+    except OSError as error:
+        return SocketSupport(feature, False, error.strerror or "")
+    return SocketSupport(feature, True, "")
+
+
+def _try_nothing(tried: socket.socket) -> None:
+    """That it could be opened is enough."""
+
+
+def _try_flag(tried: socket.socket, flag: BindFlag) -> None:
+    _register(tried, _EVERY)
+    for option in (SocketOption.UMEM_FILL_RING, SocketOption.UMEM_COMPLETION_RING, SocketOption.RX_RING):
+        tried.setsockopt(SOL_XDP, option, 64)
+    address = SockaddrXdp(_NO_INTERFACE, 0, BindFlag.COPY | flag).pack()
+    if _libc.bind(tried.fileno(), address, len(address)) != 0:
+        code = ctypes.get_errno()
+        if code != errno.ENODEV:
+            raise OSError(code, os.strerror(code))
+
+
+def _try_budget(tried: socket.socket) -> None:
+    tried.setsockopt(SOL_XDP, SocketOption.TX_RING, 64)
+    tried.setsockopt(SOL_XDP, SocketOption.MAX_TX_SKB_BUDGET, 64)
+
+
+def _register(tried: socket.socket, frame_size: int, flags: UmemFlag = UmemFlag.NONE, metadata_bytes: int = 0) -> None:
+    """Register a little memory. The kernel keeps its own hold of the pages, so it may be unmapped at once."""
+    with closing(mmap.mmap(-1, _FRAMES * 8192, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)) as memory:
+        view = (ctypes.c_char * len(memory)).from_buffer(memory)
+        wanted = UmemReg(ctypes.addressof(view), len(memory), frame_size, flags=flags, tx_metadata_bytes=metadata_bytes)
+        del view
+        tried.setsockopt(SOL_XDP, SocketOption.UMEM_REG, wanted.pack())
+
+
+_TRIALS: dict[SocketFeature, Callable[[socket.socket], None]] = {
+    SocketFeature.SOCKET: _try_nothing,
+    SocketFeature.NEED_WAKEUP: lambda tried: _try_flag(tried, BindFlag.USE_NEED_WAKEUP),
+    SocketFeature.MULTI_BUFFER: lambda tried: _try_flag(tried, BindFlag.USE_SG),
+    SocketFeature.TX_METADATA: lambda tried: _register(tried, _EVERY, UmemFlag.TX_METADATA_LEN, 24),
+    SocketFeature.TX_BUDGET: _try_budget,
+    SocketFeature.BUSY_POLL: lambda tried: tried.setsockopt(socket.SOL_SOCKET, _SO_PREFER_BUSY_POLL, 1),
+    SocketFeature.LARGE_FRAMES: lambda tried: _register(tried, 8192),
+}
