@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import llvmlite
 import numpy as np
 
+from xskit.errors import KernelError
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 MASK64 = 0xFFFF_FFFF_FFFF_FFFF
@@ -63,10 +65,19 @@ def cache_root() -> Path:
 
 @functools.cache
 def cache_folder() -> Path:
-    """The folder of compiled code for exactly these sources; made on first use, the oldest others removed."""
+    """The folder of compiled code for exactly these sources; made on first use, the oldest others removed.
+
+    Raises:
+        KernelError: it cannot be made.
+    """
     folder = cache_root() / f"code-{source_hash()}"
-    if not folder.is_dir():
+    try:
+        there = folder.is_dir()
         folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        cause = f"compiled code cannot be kept in {folder.parent}: {error.strerror}"
+        raise KernelError(cause, remedy="XSKIT_CACHE=/var/cache/xskit, or another folder of your own") from error
+    if not there:
         others = sorted(folder.parent.glob("code-*"), key=lambda path: path.stat().st_mtime, reverse=True)
         for stale in others[KEPT_FOLDERS:]:
             shutil.rmtree(stale, ignore_errors=True)

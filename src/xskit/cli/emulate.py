@@ -52,9 +52,11 @@ def emulate(
     """
     from xskit.cli.output import check_file, write_report
     from xskit.emulator.configuration import read_configuration
+    from xskit.netconf.privileges import require
 
     configuration = read_configuration(file)
     seconds = _seconds(duration)
+    require(("CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF"), "xskit emulate")
     check_file(report)
 
     from xskit.cli.attend import Signals

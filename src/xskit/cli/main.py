@@ -21,9 +21,13 @@ COMMANDS = {
     "demo": "Two hosts, a link, real packets: asked against achieved.",
     "run": "A command whose only way out is an emulated link.",
     "emulate": "Links between network interfaces, as a file says.",
+    "vm": "A command under another kernel and with other NICs, in a throw-away guest.",
     "restore": "Put back what killed xskit processes left.",
     "version": "The version, and what this machine can do.",
 }
+
+GROUPS = {"vm"}
+"""Those of them that have commands of their own: their module holds a typer application."""
 
 EPILOG = "Example: xskit run --owd 30ms --rate 20Mbit --loss 1% -- ip route get 192.0.2.1"
 
@@ -71,6 +75,9 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     called = _called(arguments)
     for name, summary in COMMANDS.items():
         settings = {"allow_interspersed_args": name != "run", "help_option_names": ["-h", "--help"]}
+        if name == called in GROUPS:
+            app.add_typer(getattr(import_module(f"xskit.cli.{name}"), name), name=name, short_help=summary)
+            continue
         function = _load(name) if name == called else _not_called
         app.command(name, short_help=summary, context_settings=settings)(function)
     return app

@@ -66,10 +66,12 @@ def run(
       xskit run --loss 1% --forward-rate 1Mbit --report /tmp/wan.json -- sh -c 'getent hosts peer'
     """
     from xskit.cli.output import check_file, write_report
+    from xskit.netconf.privileges import require
 
     read_link(link)
     read_engine(engine)
     _check_command(command[0])
+    require(("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF"), "xskit run")
     check_file(report)
     code, result = _run(command, link, engine, mtu)
     write_report(result, report, sys.stderr, json=json)

@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 
 from xskit import units
 from xskit.emulator.mistakes import SettingsError, explain
+from xskit.stages import DEFAULT_QUEUE
 from xskit.units import QueueLimit
 
 if TYPE_CHECKING:
@@ -50,19 +51,13 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
 
-def _default_queue() -> QueueLimit:
-    from xskit.stages.bottleneck import DEFAULT_QUEUE
-
-    return DEFAULT_QUEUE
-
-
 class QueueSettings(_Strict):
     """The queue in front of the bottleneck: `50ms`, `100packets`, `64KiB`, `droptail`, or a table."""
 
     kind: Literal["droptail"] = "droptail"
     limit: Annotated[
         QueueLimit, _reader(units.parse_queue_limit, QueueLimit), PlainSerializer(units.format_queue_limit)
-    ] = Field(default_factory=_default_queue)
+    ] = DEFAULT_QUEUE
 
     @model_validator(mode="before")
     @classmethod

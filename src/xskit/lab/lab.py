@@ -37,9 +37,12 @@ from xskit.netconf.changes import (
 from xskit.netconf.interfaces import RefusedError, exists
 from xskit.netconf.journal import Journal, restore_dead
 from xskit.netconf.namespaces import MissingError
+from xskit.netconf.privileges import require
 from xskit.netconf.subnets import networks_in_use
 
 _numbers = itertools.count(1)
+
+NEEDED = ("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF")
 
 OFFLOADS_OFF = {"tx": False}
 """On an owned host's end: checksums are then finished before packets leave, and segmentation goes with them."""
@@ -93,6 +96,7 @@ class Lab:
 
     Raises:
         SettingsError: an unknown field of EngineSettings.
+        PrivilegeError: capabilities are missing.
     """
 
     def __init__(
@@ -102,6 +106,7 @@ class Lab:
         **engine: Any,
     ) -> None:
         self.engine = read(EngineSettings, engine, "Lab")
+        require(NEEDED, "a lab of network namespaces")
         self.hosts: dict[str, Host] = {}
         self.links: dict[str, LabLink] = {}
         self._names: dict[str, str] = {}

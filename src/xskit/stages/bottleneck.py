@@ -3,9 +3,8 @@
 This file is the server, which every queue discipline of `queues/` shares: it says how long the packet at the head
 takes, and when it is done. A changed rate applies to what is queued and to what is left of the packet being sent.
 
-The time of a byte is a fixed-point number with as many binary places as fit: 44 significant bits at any rate, rounded
-up. What is less than a nanosecond is carried from packet to packet, so rounding never adds up: the rate is kept to
-1 part in 10**13. At a change of rate what is left is cut to whole nanoseconds.
+Time is exact: what a packet takes beyond whole nanoseconds is carried to the next one in units of 1 / rate ns, so no
+rounding ever adds up, at any rate. At a change of rate what is left is cut to whole nanoseconds.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from enum import IntEnum
 
 from xskit.engine.packets import INFINITE_NS
 from xskit.engine.stage import Holding, StageKind
-from xskit.jit import inlined
-from xskit.memory import I64, Record
+from xskit.jit import i64, inlined
+from xskit.memory import F64, I64, Record
+from xskit.stages import DEFAULT_QUEUE
 from xskit.units import QueueLimit
 
-COST_BITS = 45
-"""Significant bits of a byte's cost: packets of 2**17 bytes cannot overflow 63."""
-MOST_PLACES = 60
+BIT_NS = 1_000_000_000
+"""A bit takes 10**9 / rate ns."""
 
 
 class Overhead(IntEnum):
@@ -40,8 +39,7 @@ class Server(Record):
     """How long a byte takes."""
 
     rate_bps: I64  # 0: no bottleneck
-    cost: I64  # 2**-places ns a byte; 0 without a bottleneck
-    places: I64
+    inverse: F64  # 1 / rate_bps; 0 without a bottleneck
     overhead: I64  # bytes added to each packet's length
     minimum: I64  # a shorter packet counts as this, before overhead
 
@@ -50,7 +48,7 @@ class Service(Holding):
     """The packet being sent and the time spent so far."""
 
     departure_ns: I64  # when the packet at the head has left, or the last one had
-    fraction: I64  # 2**-places ns beyond departure_ns
+    fraction: I64  # 1 / rate ns beyond departure_ns
     wire_bytes: I64  # of all packets here, as the rate counts them
     busy_ns: I64  # total time of service given out
     idle_starts: I64  # how often a packet found the bottleneck idle
@@ -74,10 +72,23 @@ def begin(service: Service, server: Server, wire_bytes: int, time_ns: int) -> No
 
 @inlined
 def proceed(service: Service, server: Server, wire_bytes: int) -> None:
-    """The next packet follows at once: it leaves its own time after `departure_ns`."""
-    spent = wire_bytes * server.cost + service.fraction
-    whole_ns = spent >> server.places
-    service.fraction = spent - (whole_ns << server.places)
+    """The next packet follows at once: it leaves its own time after `departure_ns`.
+
+    The quotient by way of the inverse is off by one at most (below 2**53 a float is exact), and costs no division.
+    """
+    rate_bps = server.rate_bps
+    if rate_bps == 0:
+        return
+    spent = wire_bytes * (8 * BIT_NS) + service.fraction
+    whole_ns = i64(spent * server.inverse)
+    rest = spent - whole_ns * rate_bps
+    if rest < 0:
+        whole_ns -= 1
+        rest += rate_bps
+    elif rest >= rate_bps:
+        whole_ns += 1
+        rest -= rate_bps
+    service.fraction = rest
     service.departure_ns += whole_ns
     service.busy_ns += whole_ns
 
@@ -115,23 +126,13 @@ def change_rate(service: Service, old: Server, new: Server, time_ns: int) -> Non
         service.busy_ns += scaled_ns - left_ns
 
 
-def server_cost(rate_bps: int | None) -> tuple[int, int]:
-    """(cost, places) of a byte at a rate, rounded up; (0, 0) for none."""
-    if rate_bps is None:
-        return 0, 0
-    magnitude = ((8_000_000_000 << 64) // rate_bps).bit_length() - 64
-    places = min(COST_BITS - magnitude, MOST_PLACES)
-    return -((-8_000_000_000 << places) // rate_bps), places
-
-
-def server_parameters(rate_bps: int | None, overhead: Overhead) -> dict[str, int]:
+def server_parameters(rate_bps: int | None, overhead: Overhead) -> dict[str, int | float]:
     """The fields of Server."""
     added, minimum = {Overhead.L1: (24, 60), Overhead.L2: (0, 0), Overhead.L3: (-14, 14)}[overhead]
-    cost, places = server_cost(rate_bps)
-    return {"rate_bps": rate_bps or 0, "cost": cost, "places": places, "overhead": added, "minimum": minimum}
+    inverse = 1.0 / rate_bps if rate_bps else 0.0
+    return {"rate_bps": rate_bps or 0, "inverse": inverse, "overhead": added, "minimum": minimum}
 
 
-DEFAULT_QUEUE = QueueLimit(unit="ns", value=50_000_000)
 """50 ms of queue at the current rate."""
 
 
