@@ -150,14 +150,29 @@ def test_late_by_more_than_a_part_of_the_owd():
     ]
 
 
-def test_memory_that_ran_out_is_named_with_the_number_to_set():
+@pytest.mark.parametrize(
+    ("cause", "became"),
+    [
+        ("memory_full", "were dropped because packet memory ran out; set --memory 64MiB"),
+        ("tx_refused", "were refused by the kernel when they were to be sent"),
+        ("port_down", "were due while the port was down"),
+        ("super_packet", "were longer than the port can send; on the sender: ethtool -K INTERFACE tso off gso off"),
+        ("too_many_fragments", "had more fragments than a sent packet may have"),
+    ],
+)
+def test_losses_that_nobody_asked_for_are_named(cause, became):
     made = report()
-    made.links[0].directions[1].packets["dropped"]["memory_full"] = 12
+    made.links[0].directions[1].packets["dropped"][cause] = 12
     judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
-    assert made.invalid_because == [
-        "wan reverse: 12 packets were dropped because packet memory ran out; set --memory 64MiB"
-    ]
+    assert made.invalid_because == [f"wan reverse: 12 packets {became}"]
     assert not made.valid
+
+
+def test_losses_that_were_asked_for_do_not_invalidate():
+    made = report()
+    made.links[0].directions[1].packets["dropped"] = {"loss": 5, "queue_full": 3}
+    judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
+    assert made.valid
 
 
 @pytest.mark.parametrize("counter", ["rx_dropped", "rx_ring_full"])

@@ -170,6 +170,16 @@ def _stage(kind: StageKind, state: Any) -> dict[str, Any]:
     return {"name": kind.name} | {name: getattr(state, name) for name in (*fields, *kind.statistics)}
 
 
+_NOT_ASKED_FOR = {
+    "memory_full": "were dropped because packet memory ran out; {remedy}",
+    "tx_refused": "were refused by the kernel when they were to be sent",
+    "port_down": "were due while the port was down",
+    "super_packet": "were longer than the port can send; on the sender: ethtool -K INTERFACE tso off gso off",
+    "too_many_fragments": "had more fragments than a sent packet may have",
+}
+"""Drop causes that no setting asks for, and what became of such packets."""
+
+
 def judge(report: Report, *, imbalances: int, violations: int, broken: Sequence[str], remedy: str) -> None:
     """Decide whether the run counts, and say why not."""
     reasons = list(broken)
@@ -182,9 +192,12 @@ def judge(report: Report, *, imbalances: int, violations: int, broken: Sequence[
                 reasons.append(
                     f"{place}: packets left {_about(late)} late at the 99th percentile, more than {_about(allowed)}"
                 )
-            full = direction.packets["dropped"].get("memory_full", 0)
-            if full:
-                reasons.append(f"{place}: {full} packets were dropped because packet memory ran out; {remedy}")
+            dropped = direction.packets["dropped"]
+            reasons += [
+                f"{place}: {dropped[cause]} packets {became.format(remedy=remedy)}"
+                for cause, became in _NOT_ASKED_FOR.items()
+                if dropped.get(cause)
+            ]
     for port in report.ports:
         reasons += [
             f"port {port.name}: the kernel dropped {port.kernel[counter]} packets before xskit saw them ({counter})"
