@@ -13,7 +13,7 @@ import contextlib
 import itertools
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,7 +21,7 @@ from xskit.emulator.emulator import Emulator, LinkSpec, PortSpec
 from xskit.emulator.link import LinkDirection
 from xskit.emulator.report import LinkReport, Report
 from xskit.emulator.settings import EngineSettings, link_settings, read
-from xskit.errors import DeviceError, UsageError
+from xskit.errors import DeviceError, UsageError, XskitError
 from xskit.lab.host import Host
 from xskit.lab.subnets import NETWORK, addresses, free_numbers
 from xskit.netconf.changes import (
@@ -32,6 +32,7 @@ from xskit.netconf.changes import (
     SetLinkUp,
     SetOffload,
     SetSysctl,
+    StartedProcess,
     VethEnd,
 )
 from xskit.netconf.interfaces import RefusedError, exists
@@ -182,13 +183,35 @@ class Lab:
         if title in self.links:
             raise UsageError(f"there is a link {title} already")
         wanted = link_settings(settings, f"link {title}")
-        ports = self._wire((first, second), mtu)
-        emulator = Emulator([LinkSpec(title, ports, wanted)], self.engine, on_compile=self._on_compile)
-        self._stack.callback(emulator.close)
-        emulator.start()
+        self._own_namespace()
+        with self._whole_or_not((first, second)):
+            ports = self._wire((first, second), mtu)
+            emulator = Emulator([LinkSpec(title, ports, wanted)], self.engine, on_compile=self._on_compile)
+            self._stack.callback(emulator.close)
+            emulator.start()
         ends = (first.addresses[-1], second.addresses[-1])
         self.links[title] = LabLink(title, (first, second), ends, emulator)
         return self.links[title]
+
+    @contextlib.contextmanager
+    def _whole_or_not(self, hosts: tuple[Host, Host]) -> Iterator[None]:
+        """A link that could not be made leaves nothing: what the block changed is put back."""
+        before = self._journal.pending
+        counts = [(host, len(host.interfaces), len(host.addresses)) for host in hosts]
+        numbers, names = set(self._numbers), set(self._names)
+        try:
+            yield
+        except BaseException:
+            for change in reversed(self._journal.pending):
+                if not isinstance(change, StartedProcess) and not any(change is earlier for earlier in before):
+                    with contextlib.suppress(XskitError):  # the first error is the one to show; close() tries again
+                        self._journal.undo(change)
+            for host, interfaces, addresses_before in counts:
+                del host.interfaces[interfaces:], host.addresses[addresses_before:]
+            self._numbers = numbers
+            for name in set(self._names) - names:
+                del self._names[name]
+            raise
 
     def _wire(self, hosts: tuple[Host, Host], mtu: int) -> tuple[PortSpec, PortSpec]:
         """Both veth pairs of a link, addresses and routes; returns the lab's ends as ports.
