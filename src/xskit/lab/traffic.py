@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -123,7 +124,7 @@ def _iperf3(source: Host, target: Host, seconds: float, port: int) -> float:
     try:
         for _ in range(20):
             client = source.run(
-                "iperf3", "--client", target.address, "--port", str(port), "--time", str(seconds), "--json",
+                "iperf3", "--client", target.address, "--port", str(port), "--time", str(math.ceil(seconds)), "--json",
                 capture_output=True, text=True, timeout=seconds + 20,
             )  # fmt: skip
             result = json.loads(client.stdout or "{}")
