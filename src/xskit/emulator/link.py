@@ -101,7 +101,7 @@ class LinkDirection:
         server = server_parameters(self.settings.rate, Overhead[self.settings.overhead])
         counters = statistics.counters
         state = statistics.stage_state(1)
-        wire = counters.sent_bytes + counters.sent * server["overhead"]
+        wire = counters.sent_bytes + counters.sent * int(server["overhead"])
         self.rate.add(counters.clock_ns, wire, state.idle_starts, state.packets > 0)
 
     def report(self, statistics: Statistics, achieved: Direction) -> DirectionReport:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from xskit.emulator.mistakes import SettingsError
 from xskit.emulator.settings import LinkSettings
 from xskit.netconf.interfaces import Interface, look
-from xskit.netconf.namespaces import inside
+from xskit.netconf.namespaces import MissingError, inside
 from xskit.xsk.errors import PortError
 
 __all__ = ["LinkSpec", "PortSpec", "check_port", "parse_port"]
@@ -63,9 +63,15 @@ def check_port(spec: PortSpec) -> Interface:
         MissingError: there is no such interface or namespace.
         PortError: it is a loopback interface, down, or a part of a bridge, bond or team.
     """
-    with inside(spec.namespace):
-        facts = look(spec.name)
     ip = "ip" if spec.namespace is None else f"ip -n {spec.namespace}"
+    with inside(spec.namespace):
+        try:
+            facts = look(spec.name)
+        except MissingError as error:
+            if spec.namespace is None:
+                raise
+            there = f"in network namespace {spec.namespace}"
+            raise MissingError(f"there is no interface {spec.name} {there}", remedy=f"{ip} -brief link") from error
     if facts.loopback:
         raise PortError(
             f"{spec} is a loopback interface, which gives no packets to AF_XDP",
