@@ -1,0 +1,91 @@
+"""Hosts that xskit does not own, with their offloads on: TCP through a link between them, byte by byte."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from tests.real.foreign_hosts import ADDRESSES, foreign_hosts
+from xskit.netconf.changes import SetOffload
+from xskit.netconf.namespaces import inside
+
+pytestmark = pytest.mark.root
+
+
+def transfer(hosts, size: int) -> None:
+    """Send so many bytes over TCP from the first host to the second; they are compared one by one."""
+    data = bytes(n * 31 % 253 for n in range(size))
+    came = bytearray()
+    with inside(hosts.namespaces[1]):
+        listener = socket.create_server((ADDRESSES[1], 7001))
+    with inside(hosts.namespaces[0]):
+        sender = socket.socket()
+    with listener, sender:
+        listener.settimeout(60)
+
+        def receive() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.settimeout(60)
+                while part := connection.recv(1 << 16):
+                    came.extend(part)
+
+        receiver = threading.Thread(target=receive)
+        receiver.start()
+        sender.settimeout(60)
+        sender.connect((ADDRESSES[1], 7001))
+        sender.sendall(data)
+        sender.shutdown(socket.SHUT_WR)
+        receiver.join()
+    assert came == data
+
+
+def forward_of(emulator):
+    return emulator.links["wan"].forward.live
+
+
+@pytest.mark.parametrize(("mtu", "frame_size"), [(1500, None), (9000, 4096), (9000, 2048)])
+def test_tcp_with_partial_checksums(mtu, frame_size):
+    """In native mode Linux segments before the port; checksums are left to a device that never comes."""
+    with foreign_hosts(mtu) as hosts:
+        engine = {} if frame_size is None else {"frame_size": frame_size}
+        with hosts.emulator(engine, owd="500us") as emulator:
+            transfer(hosts, 1_000_000)
+            for direction in emulator.links["wan"].directions:
+                assert direction.live.pipeline.counters.checksums > 0
+                assert not {"super_packet", "too_many_fragments"} & set(emulator_drops(emulator, direction.name))
+            assert {port.xdp_mode for port in emulator.report().ports} == {"native"}
+            assert forward_of(emulator).pool.view.violations == 0
+
+
+def emulator_drops(emulator, name: str) -> dict[str, int]:
+    (link,) = emulator.report().links
+    return next(one.packets["dropped"] for one in link.directions if one.name == name)
+
+
+def test_super_packets_in_generic_mode_are_counted_and_named():
+    """Segmentation offload hands up to 64 KB to the port. TCP gets through all the same: it sends again, shorter."""
+    with foreign_hosts() as hosts, hosts.emulator({"mode": "generic"}) as emulator:
+        transfer(hosts, 20_000)
+        dropped = emulator_drops(emulator, "forward")["super_packet"]
+        assert dropped > 0
+        report = emulator.report()
+        assert (
+            f"wan forward: {dropped} packets were longer than the port can send; on the sender: "
+            "ethtool -K INTERFACE tso off gso off"
+        ) in report.invalid_because
+        assert forward_of(emulator).pipeline.counters.checksums > 0
+
+
+def test_tcp_in_generic_mode_once_segmentation_is_off():
+    with foreign_hosts() as hosts:
+        for namespace in hosts.namespaces:
+            change = SetOffload("xk0", {"tso": False, "gso": False}, namespace=namespace)
+            change.remember()
+            change.apply()
+        with hosts.emulator({"mode": "generic"}) as emulator:
+            transfer(hosts, 300_000)
+            assert emulator_drops(emulator, "forward") == {}
+            assert forward_of(emulator).pipeline.counters.checksums > 0
