@@ -1,0 +1,312 @@
+"""The loop's clockwork, on ordinary memory: arrival stamps, orders, sleep, and what sendto answers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.pure.support_checksums import UDP, Spec
+from tests.pure.support_kernel import HEADROOM_BYTES, PlainEngine, engine, stages
+from tests.pure.support_pipeline import MS
+from xskit.engine import transmit
+from xskit.engine.clock import monotonic_ns
+from xskit.engine.live import EgressLimits
+from xskit.engine.packets import Counters, DropCause
+from xskit.engine.records import PIPELINES, SNAPSHOT
+from xskit.engine.worker import CONTROL, STOP
+from xskit.jit import DISABLED, load_word, store_word
+from xskit.memory import array_at, record_view
+
+HOUR_NS = 3600 * 1000 * MS
+PACKET = bytes(range(100))
+
+
+def arrived_ns(made: PlainEngine) -> int:
+    """When the only packet inside came, as the engine has it."""
+    (frame,) = made.direction.census()["held"]
+    return made.line(frame).arrived_ns
+
+
+# --- stamps -----------------------------------------------------------------------------------------------------
+
+
+def test_a_packet_came_when_the_kernel_says() -> None:
+    with engine(stages(HOUR_NS)) as made:
+        stamp_ns = monotonic_ns() - 5 * MS
+        made.ingress[0].receive(PACKET, stamp_ns=stamp_ns)
+        made.run()
+        assert arrived_ns(made) == stamp_ns
+        assert (made.counters.unstamped, made.counters.clamped) == (0, 0)
+
+
+def test_a_stamp_is_used_up_so_that_a_later_packet_cannot_find_it() -> None:
+    with engine(stages(HOUR_NS)) as made:
+        made.ingress[0].receive(PACKET, stamp_ns=monotonic_ns())
+        made.run()
+        (frame,) = made.direction.census()["held"]
+        assert made.memory.array(1, np.int64, offset=(frame << 11) + HEADROOM_BYTES - 8)[0] == 0
+
+
+@pytest.mark.parametrize("ahead_ns", [None, HOUR_NS])
+def test_without_a_stamp_or_with_one_from_the_future_it_came_with_the_batch(ahead_ns: int | None) -> None:
+    with engine(stages(HOUR_NS)) as made:
+        before_ns = monotonic_ns()
+        made.ingress[0].receive(PACKET, stamp_ns=0 if ahead_ns is None else before_ns + ahead_ns)
+        made.run()
+        assert before_ns <= arrived_ns(made) <= monotonic_ns()
+        assert made.counters.unstamped == 1
+
+
+def test_what_the_loop_has_looked_past_is_moved_to_the_watermark_and_counted() -> None:
+    """The pipeline sees the watermark; the packet itself keeps the time at which it came."""
+    with engine(stages(0)) as made:
+        made.run(2)
+        watermark_ns = made.direction.pipeline.watermark_ns
+        made.ingress[0].receive(PACKET, stamp_ns=watermark_ns - 700)
+        made.run()
+        counters = made.counters
+        assert (counters.clamped, counters.clamped_ns, counters.unstamped) == (1, 700, 0)
+        leaving = made.direction.pipeline.exits[0]
+        assert array_at(leaving.entries, 2, np.int64)[0] == watermark_ns
+
+
+def test_stamps_of_several_queues_are_put_in_order() -> None:
+    with engine(stages(HOUR_NS), queues=2) as made:
+        now_ns = monotonic_ns()
+        made.ingress[0].receive(PACKET, stamp_ns=now_ns - 1000)
+        made.ingress[1].receive(PACKET, stamp_ns=now_ns - 3000)
+        made.run()
+        assert (made.counters.clamped, made.counters.clamped_ns) == (1, 2000)
+
+
+# --- what else happens on arrival -------------------------------------------------------------------------------
+
+
+def test_partial_checksums_are_finished_on_arrival() -> None:
+    spec = Spec(4, UDP)
+    with engine(finish_checksums=True) as made:
+        made.ingress[0].receive(spec.packet(spec.pseudo))
+        made.ingress[0].receive(spec.packet(spec.right))
+        assert made.through() == [spec.packet(spec.right)] * 2
+        assert made.counters.checksums == 1
+
+
+def test_or_left_alone_where_none_are_expected() -> None:
+    spec = Spec(4, UDP)
+    with engine() as made:
+        made.ingress[0].receive(spec.packet(spec.pseudo))
+        assert made.through() == [spec.packet(spec.pseudo)]
+
+
+# --- orders -----------------------------------------------------------------------------------------------------
+
+
+def test_a_stop_word_that_is_set_ends_the_loop_before_it_begins() -> None:
+    with engine() as made:
+        store_word(made.worker.address + STOP, 1)
+        assert made.worker.run_rounds(1000) == 0
+
+
+def test_no_rounds_are_no_rounds() -> None:
+    with engine() as made:
+        assert made.worker.run_rounds(0) == 0
+        assert made.worker.view.loops == 0
+
+
+def test_an_update_takes_force_on_an_idle_link_when_pipelines_are_run() -> None:
+    with engine() as made:
+        made.run(3)
+        made.direction.pipeline.stage_update(stages(HOUR_NS), 0)
+        store_word(made.worker.address + CONTROL, PIPELINES)
+        made.run()
+        assert not made.direction.pipeline.pending
+        assert load_word(made.worker.address + CONTROL) == 0
+        made.ingress[0].receive(PACKET)
+        made.run()
+        assert made.counters.in_flight == 1
+
+
+def test_what_is_achieved_is_measured_anew_after_an_update() -> None:
+    with engine() as made:
+        for _ in range(3):
+            made.ingress[0].receive(PACKET)
+        made.through()
+        assert made.direction.statistics().owd().sum() == 3
+        made.direction.pipeline.stage_update(stages(), 0)
+        store_word(made.worker.address + CONTROL, PIPELINES)
+        made.run()
+        achieved = made.direction.achieved()
+        assert made.direction.statistics().owd().sum() == 0
+        assert (achieved.since_received, achieved.since_lost) == (3, 0)
+        made.ingress[0].receive(PACKET)
+        made.through()
+        assert made.direction.statistics().owd().sum() == 1
+
+
+def test_a_snapshot_is_a_copy_of_one_moment() -> None:
+    with engine() as made:
+        made.ingress[0].receive(PACKET)
+        made.run(2)
+        store_word(made.worker.address + CONTROL, SNAPSHOT)
+        made.run()
+        triples = array_at(made.worker.view.copies, 3 * made.worker.view.copy_count, np.int64).reshape(-1, 3)
+        block = made.direction.pipeline
+        copy = {origin: target for origin, target, _ in triples.tolist()}[block.block]
+        made.ingress[0].receive(PACKET)
+        made.run()
+        assert record_view(Counters, copy + block.counters_offset).received == 1
+        assert made.counters.received == 2
+
+
+def test_a_snapshot_of_a_worker_that_stands_still_is_the_state_it_stands_in() -> None:
+    with engine() as made:
+        made.ingress[0].receive(PACKET)
+        made.run(2)
+        snapshot = made.worker.snapshot()
+        assert snapshot.statistics[0].counters.received == 1
+        assert snapshot.outstanding == [1]
+        assert snapshot.worker.loops == 2
+
+
+# --- sleep ------------------------------------------------------------------------------------------------------
+
+
+def test_an_idle_worker_sleeps_until_it_is_woken() -> None:
+    with engine(spin=False) as made:
+        descriptors = array_at(made.worker.view.descriptors, 1, np.int32)
+        os.eventfd_write(int(descriptors[0]), 1)
+        while made.worker.view.sleeps == 0:
+            made.run(100)
+
+
+def test_a_worker_that_waits_for_completions_sleeps_shortly() -> None:
+    with engine(spin=False) as made:
+        made.ingress[0].receive(PACKET)
+        while made.worker.view.sleeps == 0:
+            made.run(100)
+        assert made.direction.egress().outstanding == 1
+        assert made.through() == [PACKET]
+
+
+def test_a_held_packet_leaves_when_it_is_due() -> None:
+    with engine(stages(MS), spin=False) as made:
+        made.ingress[0].receive(PACKET, stamp_ns=monotonic_ns())
+        left = []
+        while not left:
+            made.run()
+            left = made.egress[0].send()
+        lateness, owd = made.direction.statistics().lateness(), made.direction.statistics().owd()
+        assert lateness.sum() == owd.sum() == 1
+        assert lateness[0] == 0, "never before its time"
+
+
+# --- what sendto answers ----------------------------------------------------------------------------------------
+
+
+class Script:
+    """sendto of copy mode: sends up to `budget` packets a call; refuses some; fails with `down` while that is set."""
+
+    def __init__(
+        self, made: PlainEngine, *, budget: int = 32, refuse: Callable[[bytes], bool] = lambda _: False
+    ) -> None:
+        self.made = made
+        self.budget = budget
+        self.refuse = refuse
+        self.down = 0
+        self.sent: list[bytes] = []
+
+    def __call__(self, fd: int) -> int:
+        if self.down:
+            return self.down
+        queue = self.made.egress[0]
+        for _ in range(self.budget):
+            if not queue.tx.filled:
+                return 0
+            (data,) = self.packet(queue)
+            queue.complete()
+            if self.refuse(data):
+                return transmit.EBUSY
+            self.sent.append(data)
+        return transmit.EAGAIN
+
+    def packet(self, queue) -> list[bytes]:
+        found: list[bytes] = []
+        while not found:
+            found = queue.send(1)
+        return found
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Script]:
+    def install(made: PlainEngine, **options) -> Script:
+        script = Script(made, **options)
+        monkeypatch.setattr(transmit, "kick_transmit", script)
+        made.egress[0].tx.need_wakeup(True)
+        return script
+
+    return install
+
+
+plain_python = pytest.mark.skipif(not DISABLED, reason="compiled code calls the real sendto; tests/real tests that")
+NUMBERED = [bytes([n]) * 60 for n in range(40)]
+
+
+@plain_python
+def test_a_kernel_with_a_budget_is_kicked_until_all_is_sent(scripted) -> None:
+    with engine(frames=128, entries=64, fill_reserve=64) as made:
+        script = scripted(made, budget=3)
+        for data in NUMBERED:
+            made.ingress[0].receive(data)
+        made.run()
+        assert script.sent == NUMBERED
+        made.run()
+        assert made.counters.sent == 40
+
+
+@plain_python
+@pytest.mark.parametrize("length", [60, 5000])
+def test_each_refusal_is_one_packet_the_last_consumed(scripted, length: int) -> None:
+    with engine(frames=256, entries=128, fill_reserve=128) as made:
+        script = scripted(made, refuse=lambda data: data[0] % 3 == 0)
+        sent = [bytes([n]) * (length + n) for n in range(20)]
+        for data in sent:
+            made.ingress[0].receive(data)
+        made.run(2)
+        assert script.sent == [data for data in sent if data[0] % 3]
+        refused = [data for data in sent if data[0] % 3 == 0]
+        assert made.direction.statistics().dropped()[DropCause.TX_REFUSED] == (len(refused), sum(map(len, refused)))
+        assert made.counters.sent == len(script.sent)
+
+
+@plain_python
+@pytest.mark.parametrize("code", [transmit.ENETDOWN, transmit.ENXIO, transmit.ENODEV])
+def test_while_the_port_is_down_what_is_due_is_lost_and_then_it_goes_on(scripted, code: int) -> None:
+    with engine() as made:
+        script = scripted(made)
+        script.down = code
+        made.ingress[0].receive(NUMBERED[0])
+        made.run()
+        assert made.direction.egress().down == code
+        made.ingress[0].receive(NUMBERED[1])
+        made.run()
+        assert made.dropped(DropCause.PORT_DOWN) == 1
+        script.down = 0
+        while made.direction.egress().down:
+            made.run()
+        made.ingress[0].receive(NUMBERED[2])
+        made.run(2)
+        assert script.sent == [NUMBERED[0], NUMBERED[2]], "what lay in TX was not lost"
+
+
+@plain_python
+def test_completion_that_is_full_is_reaped_on_the_way(scripted) -> None:
+    with engine(frames=64, entries=8, fill_reserve=16, limits=EgressLimits(9014, max_frames=2)) as made:
+        script = scripted(made, budget=1)
+        for round_ in range(5):
+            for data in NUMBERED[8 * round_ : 8 * round_ + 8]:
+                assert made.ingress[0].receive(data)
+            made.run()
+        assert script.sent == NUMBERED

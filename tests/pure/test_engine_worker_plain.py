@@ -1,0 +1,279 @@
+"""The whole loop on ordinary memory: the test is the kernel, on the other side of every ring."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from tests.pure.reference import Settings
+from tests.pure.support_kernel import FRAME_CAPACITY, PlainEngine, engine, stages
+from tests.pure.support_pipeline import MS
+from xskit.engine.live import EgressLimits
+from xskit.engine.packets import DropCause
+from xskit.stages.loss import Loss
+
+HOUR_NS = 3600 * 1000 * MS
+
+
+def packet(number: int, length: int = 100) -> bytes:
+    """A packet that tells whether it came through whole."""
+    return random.Random(number).randbytes(length)
+
+
+def test_a_packet_crosses_unchanged_and_is_counted_once_completed() -> None:
+    with engine() as made:
+        (ingress,), (egress,) = made.ingress, made.egress
+        assert ingress.receive(packet(1))
+        made.run(2)
+        assert egress.send() == [packet(1)]
+        made.run()
+        assert (made.counters.sent, made.counters.in_flight) == (0, 1), "sent is what the kernel says is sent"
+        egress.complete()
+        made.run()
+        counters = made.counters
+        assert (counters.received, counters.sent, counters.in_flight) == (1, 1, 0)
+        assert (counters.received_bytes, counters.sent_bytes, counters.in_flight_bytes) == (100, 100, 0)
+        statistics = made.direction.statistics()
+        assert statistics.owd().sum() == statistics.lateness().sum() == 1
+
+
+@pytest.mark.parametrize("spans", [(), (14,), (100, 1, 1, 1), (FRAME_CAPACITY, FRAME_CAPACITY)])
+def test_a_packet_of_several_frames_crosses_as_one(spans: tuple[int, ...]) -> None:
+    data = packet(2, 5000)
+    with engine() as made:
+        made.ingress[0].receive(data, spans=spans)
+        assert made.through() == [data]
+        assert (made.counters.received, made.counters.sent, made.counters.sent_bytes) == (1, 1, 5000)
+        assert made.counters.peak_frames == len(spans) + -(-(5000 - sum(spans)) // FRAME_CAPACITY)
+
+
+def test_a_packet_is_one_though_its_frames_come_in_several_turns() -> None:
+    """RX shows the first frames of a packet before the last."""
+    data = packet(3, 4000)
+    with engine() as made:
+        queue = made.ingress[0]
+        queue.receive(data)
+        position, queue.rx.position = queue.rx.position, queue.rx.position - 1
+        queue.rx.publish_produced()
+        made.worker.run_rounds(2)
+        assert made.counters.received == 0, "not whole yet"
+        queue.rx.position = position
+        queue.rx.publish_produced()
+        assert made.through() == [data]
+
+
+@settings(max_examples=40, stateful_step_count=40)
+class AnyTraffic(RuleBasedStateMachine):
+    """Packets of any size, and a kernel that receives, sends and completes as it likes; small rings that wrap."""
+
+    @initialize(first=st.integers(0, 5), frames=st.integers(20, 40), reserve=st.integers(8, 16))
+    def begin(self, first: int, frames: int, reserve: int) -> None:
+        self.engine = PlainEngine(
+            stages(), frames=frames, fill_reserve=reserve, entries=16, limits=EgressLimits(7000, 4), first=first
+        )
+        self.came: list[bytes] = []
+        self.left: list[bytes] = []
+
+    @rule(length=st.one_of(st.integers(14, 1514), st.integers(14, 8000)))
+    def receive(self, length: int) -> None:
+        data = packet(len(self.came), length)
+        if self.engine.ingress[0].receive(data):
+            self.came.append(data)
+
+    @rule(rounds=st.integers(1, 3))
+    def run(self, rounds: int) -> None:
+        self.engine.run(rounds)
+
+    @rule(most=st.integers(1, 20))
+    def send(self, most: int) -> None:
+        self.left += self.engine.egress[0].send(most)
+
+    @rule(most=st.integers(1, 20))
+    def complete(self, most: int) -> None:
+        self.engine.egress[0].complete(most)
+
+    @invariant()
+    def everything_is_somewhere(self) -> None:
+        self.engine.check()
+
+    def teardown(self) -> None:
+        made = self.engine
+        self.left += made.through(rounds=12)
+        dropped = {cause: made.dropped(cause) for cause in DropCause}
+        fits = [data for data in self.came if len(data) <= 7000]
+        assert dropped.pop(DropCause.SUPER_PACKET) == len(self.came) - len(fits)
+        full = dropped.pop(DropCause.MEMORY_FULL)
+        assert not any(dropped.values())
+        remaining = iter(fits)
+        assert all(data in remaining for data in self.left), "whole, and in order"
+        assert len(self.left) == len(fits) - full == made.counters.sent
+        made.close()
+
+
+TestAnyTraffic = AnyTraffic.TestCase
+
+
+# --- what is dropped, and FILL ----------------------------------------------------------------------------------
+
+
+def test_more_than_the_planned_memory_is_dropped_and_fill_never_starves() -> None:
+    with engine(stages(HOUR_NS), frames=64, fill_reserve=16) as made:
+        for number in range(200):
+            assert made.ingress[0].receive(packet(number)), "there is always a frame in FILL"
+            made.run()
+        assert made.counters.in_flight == 48
+        assert made.dropped(DropCause.MEMORY_FULL) == 200 - 48
+
+
+def test_super_packets_are_dropped_and_fill_is_refilled_though_nothing_else_happens() -> None:
+    with engine(limits=EgressLimits(max_length=1514)) as made:
+        for number in range(200):
+            assert made.ingress[0].receive(packet(number, 1515))
+            made.run()
+        assert made.dropped(DropCause.SUPER_PACKET) == 200
+        made.ingress[0].receive(packet(1, 1514))
+        assert made.through() == [packet(1, 1514)]
+
+
+def test_a_packet_in_more_frames_than_may_be_sent_is_dropped() -> None:
+    with engine(limits=EgressLimits(9014, max_frames=3)) as made:
+        made.ingress[0].receive(packet(1, 400), spans=(100, 100, 100))
+        made.ingress[0].receive(packet(2, 400), spans=(100, 100))
+        assert made.through() == [packet(2, 400)]
+        assert made.dropped(DropCause.TOO_MANY_FRAGMENTS) == 1
+
+
+def test_lost_packets_give_all_their_frames_back() -> None:
+    with engine(Settings(Loss(1.0)).stages) as made:
+        for number in range(100):
+            assert made.ingress[0].receive(packet(number, 5000))
+            made.run()
+        assert made.dropped(DropCause.LOSS) == 100
+        assert made.counters.in_flight_frames == 0
+
+
+def test_a_kernel_that_takes_fill_in_whole_batches_and_says_so_late_is_never_waited_for() -> None:
+    """Drivers that take 64 frames at once or none, as mlx5 does, while the consumer index stands still."""
+    with engine(frames=256, fill_reserve=128, entries=128, batch=64) as made:
+        left = []
+        for number in range(2000):
+            made.ingress[0].receive(packet(number))
+            left += made.through(rounds=1)
+        left += made.through()
+        assert made.ingress[0].starved == 0
+        assert left == [packet(number) for number in range(2000)]
+
+
+def test_a_kernel_that_found_fill_empty_gets_frames_though_no_packet_comes() -> None:
+    """It has used all it took while we did not run, and only then moved its index."""
+    with engine(frames=256, fill_reserve=128, entries=128, batch=64) as made:
+        queue = made.ingress[0]
+        assert sum(queue.receive(packet(number)) for number in range(200)) == 128
+        made.through(rounds=4)
+        queue.fill.publish_taken()
+        made.run()
+        assert queue.receive(packet(1)), "the loop has looked at FILL though nothing was received"
+
+
+def test_frames_come_home_through_drops_while_the_egress_is_down() -> None:
+    with engine() as made:
+        made.direction.egress().down = 100
+        for number in range(100):
+            assert made.ingress[0].receive(packet(number, 3000))
+            made.run(2)
+        assert made.dropped(DropCause.PORT_DOWN) == 100
+
+
+def test_a_first_frame_that_is_full_again_before_the_last_one_is_completed() -> None:
+    """Drivers complete frame by frame: what the packet was must not be forgotten with its first frame."""
+    with engine(frames=8, fill_reserve=4, entries=8) as made:
+        (ingress,), (egress,) = made.ingress, made.egress
+        ingress.receive(packet(1, 5000))
+        made.run(2)
+        first = made.direction.census()["tx"][0]
+        assert egress.send() == [packet(1, 5000)]
+        egress.complete(2)
+        made.run()
+        for number in range(20):
+            ingress.receive(packet(number, 60))
+            made.run()
+        assert made.line(first).length == 60, "the frame is another packet's now"
+        egress.complete()
+        made.run()
+        assert (made.counters.sent, made.counters.sent_bytes) == (1, 5000)
+
+
+def test_a_frame_that_comes_twice_is_a_violation() -> None:
+    with engine() as made:
+        queue = made.ingress[0]
+        queue.receive(packet(1))
+        queue.rx.put(256, 100)
+        made.worker.run_rounds(1)
+        pool = made.direction.pool.view
+        assert pool.violations > 0
+        assert pool.violated == 0
+
+
+# --- queues -----------------------------------------------------------------------------------------------------
+
+
+def test_all_queues_are_read_and_written_in_turn() -> None:
+    with engine(queues=3, frames=256, fill_reserve=96) as made:
+        sent = {packet(10 * queue + n) for queue in range(3) for n in range(5)}
+        for turn in range(5):
+            for number, queue in enumerate(made.ingress):
+                queue.receive(packet(10 * number + turn))
+            made.run()
+        parts = [queue.send() for queue in made.egress]
+        assert {data for part in parts for data in part} == sent
+        assert all(parts), "every queue has its turn"
+
+
+def test_a_busy_queue_does_not_shut_out_a_quiet_one() -> None:
+    with engine(queues=2, frames=512, fill_reserve=256, entries=128) as made:
+        for number in range(128):
+            made.ingress[0].receive(packet(number))
+        made.ingress[1].receive(packet(999))
+        made.run(2)
+        assert packet(999) in [data for queue in made.egress for data in queue.send()]
+
+
+def test_packets_wait_in_the_exit_while_tx_is_full() -> None:
+    with engine(frames=64, fill_reserve=16, entries=16) as made:
+        left = []
+        for number in range(40):
+            assert made.ingress[0].receive(packet(number))
+            made.run()
+        assert made.direction.statistics().held() == 40 - 16
+        for _ in range(60):
+            left += made.egress[0].send(1)
+            made.egress[0].complete(1)
+            made.run()
+        assert left == [packet(number) for number in range(40)]
+
+
+@pytest.mark.parametrize("zero_copy", [False, True])
+def test_a_socket_that_takes_nothing_neither_hangs_nor_loses(zero_copy: bool) -> None:
+    """Kicks that bring nothing (a file that is no socket) are tried again later; the packets stay in TX."""
+    with engine(zero_copy=zero_copy) as made:
+        for queue in (*made.ingress, *made.egress):
+            queue.tx.need_wakeup(True)
+            queue.fill.need_wakeup(True)
+        made.ingress[0].receive(packet(1))
+        made.run(5)
+        assert made.direction.egress().kicks > 0
+        assert made.direction.egress().outstanding == made.direction.egress().outstanding_packets == 1
+        assert made.through() == [packet(1)]
+        assert made.direction.egress().outstanding == 0
+
+
+def test_descriptors_do_not_leak() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with engine():
+        pass
+    assert len(os.listdir("/proc/self/fd")) == before
