@@ -1,0 +1,128 @@
+/* The rings of an AF_XDP socket, the records of the loop, and the histogram (xsk/rings.py, engine/records.py,
+ * engine/histogram.py), by hand in C. */
+#pragma once
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include "stages.h"
+
+#define BATCH 64
+#define KICKS 4096
+#define LAST 1
+#define REFUSED 2
+enum { MEMORY_FULL = 3, TX_REFUSED = 4, SUPER_PACKET = 6, TOO_MANY_FRAGMENTS = 7 };
+
+struct descriptor { u64 address; u32 length, options; };
+
+struct ring {
+	u32 *producer, *consumer, *flags;
+	void *entries;
+	i64 size, mask, local, remote;
+};
+
+struct ingress { struct ring *rx, *fill; i64 fd, kick, stamped, finish_checksums, head, tail; };
+
+struct egress {
+	struct ring *tx, *completion;
+	i64 fd, zero_copy, outstanding, outstanding_packets, down, progress_ns, retry_ns, kicks;
+};
+
+struct direction {
+	struct ingress *ingress;
+	i64 ingress_count;
+	struct exit *exits;
+	i64 exit_count;
+	i64 run, block;
+	struct counters *counters;
+	i64 *lateness, *owd;
+	char *table;
+	struct pool *pool;
+	char *base;
+	i64 frame_shift, capacity_frames, max_length, max_frames, next_ns;
+	struct arrival *rx_batch;
+	i64 rotate, updates, owd_base_ns, coming_base_ns, since_ns, since_received, since_lost;
+};
+
+static inline i64 room(struct ring *ring, i64 wanted)
+{
+	i64 free = ring->size - (u32)(ring->local - ring->remote);
+	if (free < wanted) {
+		ring->remote = __atomic_load_n(ring->consumer, __ATOMIC_ACQUIRE);
+		free = ring->size - (u32)(ring->local - ring->remote);
+	}
+	return min64(free, wanted);
+}
+
+static inline void publish(struct ring *ring, i64 count)
+{
+	ring->local = (u32)(ring->local + count);
+	__atomic_store_n(ring->producer, (u32)ring->local, __ATOMIC_RELEASE);
+}
+
+static inline i64 available(struct ring *ring, i64 wanted)
+{
+	i64 ready = (u32)(ring->remote - ring->local);
+	if (ready < wanted) {
+		ring->remote = __atomic_load_n(ring->producer, __ATOMIC_ACQUIRE);
+		ready = (u32)(ring->remote - ring->local);
+	}
+	return min64(ready, wanted);
+}
+
+static inline void release(struct ring *ring, i64 count)
+{
+	ring->local = (u32)(ring->local + count);
+	__atomic_store_n(ring->consumer, (u32)ring->local, __ATOMIC_RELEASE);
+}
+
+static inline i64 unconsumed(struct ring *ring)
+{
+	ring->remote = __atomic_load_n(ring->consumer, __ATOMIC_ACQUIRE);
+	return (u32)(ring->local - ring->remote);
+}
+
+static inline struct descriptor *descriptor(struct ring *ring, i64 number)
+{
+	return (struct descriptor *)ring->entries + ((ring->local + number) & ring->mask);
+}
+
+static inline u64 *address(struct ring *ring, i64 number)
+{
+	return (u64 *)ring->entries + ((ring->local + number) & ring->mask);
+}
+
+static inline i64 read_clock(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static inline void add(i64 *histogram, i64 value)
+{
+	i64 bucket = max64(value, 0);
+	if (bucket >= 64) {
+		int shift = 58 - __builtin_clzll(bucket);
+		bucket = ((i64)shift << 5) + (bucket >> shift);
+	}
+	histogram[bucket]++;
+}
+
+static inline void record_times(struct direction *line, i64 now_ns, i64 intended_ns, i64 arrived_ns)
+{
+	add(line->lateness, now_ns - intended_ns);
+	if (arrived_ns >= line->since_ns)
+		add(line->owd, now_ns - arrived_ns - line->owd_base_ns);
+}
+
+static inline void refill(struct direction *line)
+{
+	struct pool *pool = line->pool;
+	struct ring *fill = line->ingress->fill;
+	i64 count = pool->count > 0 ? room(fill, pool->count) : 0;
+	for (i64 n = 0; n < count; n++)
+		*address(fill, n) = (u64)take_frame(pool) << line->frame_shift;
+	if (count > 0)
+		publish(fill, count);
+}
