@@ -35,7 +35,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 MASK64 = 0xFFFF_FFFF_FFFF_FFFF
 
 
-COMPILED = ("jit.py", "_records.py", "memory.py", "xsk/rings.py", "engine/**/*.py", "stages/**/*.py")
+COMPILED = ("jit.py", "_records.py", "memory.py", "xsk/rings.py", "engine/**/*.py", "stages/**/*.py", "bench/loops/*.py")
 """Where compiled code lives, and all that it takes constants from."""
 
 
@@ -185,11 +185,9 @@ PIPELINE_SIGNATURE = "int64(int64, int64, int64, int64)"
 _by_pointer: dict[int, Callable[[int, int, int, int], int]] = {}
 
 
+@functools.cache
 def function_pointer(function: Callable[[int, int, int, int], int], cache: bool = True) -> int:
-    """The address by which `call_pointer` reaches a function of four int64 that returns one.
-
-    The function must stay referenced by its module for as long as the address is used.
-    """
+    """The address by which `call_pointer` reaches a function of four int64 that returns one; valid for ever."""
     if DISABLED:
         _by_pointer[id(function)] = function
         return id(function)

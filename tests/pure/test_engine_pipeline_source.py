@@ -1,0 +1,208 @@
+"""Generated pipelines and the cache of compiled code: never compiled twice, never stale."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import xskit
+from xskit import jit
+from xskit.engine.fingerprint import fingerprint
+from xskit.engine.pipeline import compile_pipeline, plan_block
+from xskit.engine.source import pipeline_source
+from xskit.engine.stage import StageKind
+from xskit.errors import KernelError
+from xskit.memory import Arena
+from xskit.stages import delay, delay_free, loss
+from xskit.stages.queues import droptail
+
+PACKAGE = Path(xskit.__file__).parent
+COMPILED = {path for pattern in jit.COMPILED for path in PACKAGE.glob(pattern)}
+NO_CODE = {"xskit", "xskit.errors", "xskit.units"}
+"""Modules that compiled ones may use without being compiled: no constant of theirs goes into machine code."""
+
+
+# --- the generated module ---------------------------------------------------------------------------------------
+
+
+def text(*kinds: StageKind) -> str:
+    return pipeline_source(kinds, *plan_block(kinds, Arena()))
+
+
+def test_equal_kinds_are_one_function() -> None:
+    kinds = (loss.KIND, droptail.KIND, delay.KIND)
+    assert text(*kinds) == text(*kinds)
+    before = set(sys.modules)
+    pointer = compile_pipeline(kinds)
+    assert compile_pipeline(list(kinds)) == pointer
+    assert len([name for name in set(sys.modules) - before if name.startswith("xskit_pipeline")]) <= 1
+
+
+def test_other_kinds_or_another_order_are_another() -> None:
+    chains = [
+        (),
+        (loss.KIND,),
+        (delay.KIND,),
+        (loss.KIND, delay.KIND),
+        (delay.KIND, loss.KIND),
+        (delay_free.KIND, droptail.KIND),
+        (loss.KIND, loss.KIND),
+    ]
+    assert len({text(*chain) for chain in chains}) == len(chains)
+
+
+@pytest.mark.parametrize(
+    "chain", [(), (loss.KIND,), (delay_free.KIND, loss.KIND, droptail.KIND, delay.KIND), (droptail.KIND,) * 3]
+)
+def test_any_chain_is_a_python_module(chain: tuple[StageKind, ...]) -> None:
+    tree = ast.parse(text(*chain))
+    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    assert functions[-1] == "run"
+    assert [name for name in functions if name.startswith("enter_")] == [
+        f"enter_{n}" for n in reversed(range(len(chain)))
+    ], "what is called comes before what calls it"
+
+
+# --- what the cache is named by ---------------------------------------------------------------------------------
+
+
+def decorators(tree: ast.Module) -> set[str]:
+    """Names of all function decorators of a module."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            for decorator in node.decorator_list:
+                called = decorator.func if isinstance(decorator, ast.Call) else decorator
+                found.add(ast.unparse(called).rpartition(".")[2])
+    return found
+
+
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+
+def test_every_module_with_compiled_functions_names_the_cache() -> None:
+    with_code = {path for path in SOURCES if decorators(ast.parse(path.read_text())) & {"inlined", "compiled"}}
+    assert len(with_code) > 10
+    assert with_code <= COMPILED
+
+
+def test_compiled_modules_take_constants_from_such_modules_only() -> None:
+    strangers = set()
+    for path in COMPILED:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "xskit":
+                file = PACKAGE.parent / Path(*node.module.split("."))
+                homes = {file.with_suffix(".py"), file / "__init__.py"}
+                if not homes & COMPILED and node.module not in NO_CODE:
+                    strangers.add((path.relative_to(PACKAGE).as_posix(), node.module))
+    assert not strangers
+
+
+PROBE = """
+from xskit import jit
+from xskit.engine.virtual import VirtualPipeline
+from xskit.stages.loss import Loss
+with VirtualPipeline([Loss(1.0)]) as made:
+    print(jit.cache_folder().name, len(made.run([(n, 100) for n in range(10)], 10)))
+"""
+
+
+def test_an_edited_stage_is_compiled_anew_and_an_unedited_one_is_not(tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "xskit", ignore=shutil.ignore_patterns("__pycache__"))
+    environment = os.environ | {"PYTHONPATH": str(tmp_path), "XSKIT_CACHE": str(tmp_path / "cache")}
+    environment.pop("NUMBA_CACHE_DIR", None)
+
+    def probe() -> tuple[str, int]:
+        done = subprocess.run(
+            [sys.executable, "-c", PROBE], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        name, left = done.stdout.split()
+        return name, int(left)
+
+    def code() -> set[str]:
+        return {f"{path} {path.stat().st_mtime_ns}" for path in (tmp_path / "cache").rglob("*.nb?")}
+
+    name, left = probe()
+    assert left == 0, "everything is lost"
+    compiled = code()
+    assert bool(compiled) != jit.DISABLED
+    assert probe() == (name, 0)
+    assert code() == compiled, "the second time all comes from the cache"
+
+    stage = tmp_path / "xskit" / "stages" / "loss.py"
+    original = stage.read_text()
+    stage.write_text(original.replace("< parameters.threshold", ">= parameters.threshold"))
+    assert stage.read_text() != original
+    other, left = probe()
+    assert left == 10, "the edit is in force"
+    assert other != name
+
+
+# --- stages from outside ----------------------------------------------------------------------------------------
+
+
+def test_stages_of_xskit_need_no_fingerprint() -> None:
+    assert fingerprint("xskit.stages.loss", "xskit.stages.queues.droptail") == ""
+
+
+def test_a_foreign_stage_is_known_by_all_that_it_leans_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    helper, stage = tmp_path / "xk_helper.py", tmp_path / "xk_stage.py"
+    helper.write_text("def chance():\n    return 1\n")
+    stage.write_text("from xk_helper import chance\nLIMIT = 3\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("xk_stage")
+    try:
+        seen = [fingerprint("xk_stage")]
+        assert fingerprint("xk_stage", "xskit.stages.loss") == seen[0]
+        monkeypatch.setattr(module, "LIMIT", 4)
+        seen.append(fingerprint("xk_stage"))
+        stage.write_text(stage.read_text() + "# edited\n")
+        seen.append(fingerprint("xk_stage"))
+        helper.write_text("def chance():\n    return 2\n")
+        seen.append(fingerprint("xk_stage"))
+        assert len(set(seen)) == 4
+        assert "" not in seen
+    finally:
+        del sys.modules["xk_stage"], sys.modules["xk_helper"]
+
+
+# --- the folder -------------------------------------------------------------------------------------------------
+
+
+def test_old_folders_go_when_a_new_one_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XSKIT_CACHE", str(tmp_path))
+    for age in range(12):
+        folder = tmp_path / f"code-{age}"
+        folder.mkdir()
+        os.utime(folder, (1000 - age, 1000 - age))
+    made = jit.cache_folder.__wrapped__()
+    assert {path.name for path in tmp_path.iterdir()} == {
+        made.name,
+        *(f"code-{age}" for age in range(jit.KEPT_FOLDERS - 1)),
+    }
+    assert jit.cache_folder.__wrapped__() == made
+
+
+def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XSKIT_CACHE", str(tmp_path / "file"))
+    with pytest.raises(KernelError, match="cannot be kept"):
+        jit.cache_folder.__wrapped__()
+
+
+def test_where_the_cache_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    monkeypatch.delenv("XSKIT_CACHE", raising=False)
+    assert jit.cache_root() == Path("/somewhere/xskit")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert jit.cache_root() == Path.home() / ".cache" / "xskit"
+    monkeypatch.setenv("XSKIT_CACHE", "/elsewhere")
+    assert jit.cache_root() == Path("/elsewhere")
