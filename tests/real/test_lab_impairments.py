@@ -12,12 +12,15 @@ import pytest
 from tests.real.lab_rig import dropped, lost_by, pair, wait_until
 from xskit.emulator.statistics import binomial_interval, median_interval, quantile_interval
 from xskit.engine.fifo import Fifo
-from xskit.engine.packets import LINE_BYTES, Packet
+from xskit.engine.packets import Packet
+from xskit.engine.sizes import LINE_BYTES
 from xskit.memory import array_at, record_view
 
 pytestmark = pytest.mark.root
 
 CONFIDENCE = 0.9999
+SMALL = {"memory": "16MiB"}
+"""Enough for the few packets of a test, and quickly had."""
 
 
 def in_the_delay(made) -> list[tuple[int, int]]:
@@ -56,7 +59,7 @@ def test_no_packet_is_early_and_the_median_is_no_less_than_asked():
 
 
 def test_the_delay_adds_exactly_what_was_asked():
-    with pair(owd="1min") as made:
+    with pair(owd="1min", engine=SMALL) as made:
         flow = made.flow()
         flow.send(200)
         held = in_the_delay(made)
@@ -69,7 +72,9 @@ def test_the_delay_adds_exactly_what_was_asked():
 
 @pytest.mark.parametrize("distribution", ["uniform", "normal"])
 def test_jitter_is_distributed_as_asked(distribution):
-    with pair(owd="1min", jitter="5s", jitter_distribution=distribution, order="free", engine={"seed": 3}) as made:
+    with pair(
+        owd="1min", jitter="5s", jitter_distribution=distribution, order="free", engine={**SMALL, "seed": 3}
+    ) as made:
         flow = made.flow()
         flow.send(400)
         drawn_s = [added_ns / 1e9 for added_ns in in_the_wheel(made)]
@@ -114,7 +119,7 @@ def test_a_black_hole():
 
 @pytest.mark.parametrize(("overhead", "wire_bytes"), [("L1", 1024), ("L2", 1000), ("L3", 986)])
 def test_a_saturated_bottleneck_sends_at_its_rate(overhead, wire_bytes):
-    with pair(rate="20Mbit", overhead=overhead, queue="1000packets", owd="1min") as made:
+    with pair(rate="20Mbit", overhead=overhead, queue="1000packets", owd="1min", engine=SMALL) as made:
         flow = made.flow()
         flow.send(400, 1000)
         wait_until(lambda: flow.direction.live.statistics().stage_state(1).packets == 0, "the queue is empty")
