@@ -16,10 +16,10 @@ from typing import Any, Self
 from xskit.emulator.link import Link, LinkDirection
 from xskit.emulator.mistakes import SettingsError
 from xskit.emulator.monitor import Monitor
-from xskit.emulator.ports import LinkSpec, PortSpec, check_port
+from xskit.emulator.ports import LinkSpec, PortSpec, port_facts
 from xskit.emulator.report import LinkReport, PortReport, Report, WorkerReport, judge
 from xskit.emulator.settings import DirectionSettings, EngineSettings
-from xskit.emulator.sizing import MemoryPlan, frame_size_for, plan_memory
+from xskit.emulator.sizing import MemoryPlan, PortFacts, fill_entries, plan_links
 from xskit.engine.clock import monotonic_ns
 from xskit.engine.frames import PacketTable
 from xskit.engine.live import EgressLimits, Frames, LiveDirection, ReceiveEnd, TransmitEnd
@@ -27,7 +27,7 @@ from xskit.engine.pipeline import compile_pipeline
 from xskit.engine.thread import Snapshot, WorkerThread
 from xskit.engine.worker import run_worker
 from xskit.netconf.changes import SetPromiscuous
-from xskit.netconf.interfaces import Interface, LinkState
+from xskit.netconf.interfaces import LinkState
 from xskit.netconf.journal import Journal
 from xskit.netconf.privileges import require
 from xskit.units import format_size
@@ -35,7 +35,6 @@ from xskit.xsk.port import Port
 from xskit.xsk.umem import Umem
 
 LEAST_HORIZON_NS = 250_000_000
-VLAN_AND_HEADER_BYTES = 18
 
 
 def compile_data_plane(settings: Sequence[DirectionSettings]) -> None:
@@ -98,7 +97,7 @@ class Emulator:
         require(("CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF"), "opening ports through AF_XDP")
         cpus = choose_cpus(self.engine)
         try:
-            facts = {port: check_port(port) for spec in self.specs for port in spec.ports}
+            facts = {port: port_facts(port, self.engine.mode) for spec in self.specs for port in spec.ports}
             self.plan = self._plan(facts)
             with self._on_compile():
                 compile_data_plane([direction for _, _, _, direction in self._directions()])
@@ -116,26 +115,18 @@ class Emulator:
             found.append((spec, second, first, spec.settings.reverse))
         return found
 
-    def _plan(self, facts: Mapping[PortSpec, Interface]) -> MemoryPlan:
-        directions = self._directions()
-        lengths = [facts[egress].mtu + VLAN_AND_HEADER_BYTES for _, _, egress, _ in directions]
-        return plan_memory(
-            [settings for _, _, _, settings in directions],
-            max_lengths=lengths,
-            fill_entries=[facts[ingress].rx_queues * self.engine.ring_size for _, ingress, _, _ in directions],
-            frame_size=self.engine.frame_size or frame_size_for(max(lengths)),
-            registrations=sum(interface.rx_queues for interface in facts.values()),
-            memory_bytes=self.engine.memory,
-        )
+    def _plan(self, facts: Mapping[PortSpec, PortFacts]) -> MemoryPlan:
+        links = [(spec.settings, facts[spec.ports[0]], facts[spec.ports[1]]) for spec in self.specs]
+        return plan_links(links, self.engine)
 
-    def _open(self, facts: Mapping[PortSpec, Interface], plan: MemoryPlan, cpus: Sequence[int]) -> None:
+    def _open(self, facts: Mapping[PortSpec, PortFacts], plan: MemoryPlan, cpus: Sequence[int]) -> None:
         umem = self._closing.enter_context(
             Umem(frames=plan.frames, frame_size=plan.frame_size, huge=True, hugetlb=self.engine.hugetlb)
         )
         table = PacketTable(plan.frames, debug=self.engine.debug)
         self._closing.callback(table.close)
         journal = self._closing.enter_context(Journal.open())
-        for port in facts:
+        for port, known in facts.items():
             if not port.owned:  # packets for those behind the link have other addresses
                 journal.apply(SetPromiscuous(port.name, namespace=port.namespace))
             self.ports[port] = self._closing.enter_context(
@@ -144,6 +135,7 @@ class Emulator:
                     umem,
                     namespace=port.namespace,
                     ring_size=self.engine.ring_size,
+                    fill_size=fill_entries(self.engine.ring_size, known.hardware_ring),
                     mode=self.engine.mode,
                 )
             )
@@ -164,7 +156,7 @@ class Emulator:
                 f"{spec.name} {name}",
                 settings.stages(),
                 receive=[_receive_end(queue, receiving) for queue in receiving.queues],
-                transmit=[_transmit_end(queue, sending) for queue in sending.queues if queue.transmitter],
+                transmit=[_transmit_end(sending.queues[0], sending)],
                 table=table,
                 frames=Frames(
                     base=umem.address,
@@ -270,11 +262,12 @@ class Emulator:
             memory={} if self.plan is None else self.plan.as_dict(),
             duration_ns=monotonic_ns() - self._started_ns,
         )
+        failure = self._monitor.failure or self._missing_port()
         judge(
             report,
             imbalances=self._monitor.imbalances,
             violations=sum(live.pool.view.violations for worker in self._workers for live in worker.directions),
-            broken=[self._monitor.failure] if self._monitor.failure else [],
+            broken=[failure] if failure else [],
             remedy=self._memory_remedy(),
         )
         return report

@@ -45,11 +45,13 @@ class Egress(Record):
 
 
 class Exit(Fifo):
-    """One port that packets of a direction leave by: a FIFO of what is due, and the port's transmit queues."""
+    """One port that packets of a direction leave by: a FIFO of what is due, and the port's transmit queues.
+
+    Everything leaves by the first queue: the queues of a device may overtake one another, and order must be kept.
+    """
 
     egress: I64  # address of Egress records
     egress_count: I64
-    turn: I64  # egress queue whose turn it is
 
 
 class Direction(Record):

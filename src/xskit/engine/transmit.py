@@ -63,10 +63,7 @@ def transmit(direction: Direction, leaving: Exit, scratch: int) -> int:
     waiting = min(fifo_count(leaving), BATCH)
     if waiting == 0:
         return 0
-    egress = egress_at(leaving.egress + leaving.turn * EGRESS_BYTES)
-    leaving.turn += 1
-    if leaving.turn == leaving.egress_count:
-        leaving.turn = 0
+    egress = egress_at(leaving.egress)
     if egress.down:
         return discard_due(direction, leaving, waiting)
     tx = ring_at(egress.tx)
