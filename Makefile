@@ -9,10 +9,10 @@ INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help root demo test coverage lint types bench docs lock clean
+.PHONY: help root demo test test-vm coverage lint types bench docs lock clean
 
 help:  ## show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-9s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-9s %s\n", $$1, $$2 }'
 
 demo: root $(INSTALLED)  ## two hosts, an emulated link, real traffic: asked against achieved (root)
 	@$(BIN)/xskit demo
@@ -23,6 +23,9 @@ root:
 test: $(INSTALLED)  ## all tests, then the coverage run (root, or the real ones are skipped)
 	@$(BIN)/python -m pytest -q
 	@$(MAKE) --no-print-directory coverage
+
+test-vm: $(INSTALLED)  ## other kernels and NIC models, in guests (QEMU; kernels are fetched into the user's cache)
+	@$(BIN)/python -m pytest -q -m vm tests/vm
 
 # Compiled code is invisible to coverage; its pure-Python twins are not. The threshold is in pyproject.toml.
 coverage: $(INSTALLED)  ## the data plane as plain Python, without its compiler: what the tests reach

@@ -1,0 +1,145 @@
+"""What a guest is made of, and the command line by which QEMU makes it.
+
+    NIC 0 -- hub 0 -- NIC 1      NIC 2 -- hub 1 -- NIC 3 ...
+
+Each NIC stands behind a PCIe root port of its own: igb needs one, and only there can a NIC be unplugged. The ports of
+one virtio-serial controller carry everything between the guest and xskit; the serial line is only the console.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xskit.errors import UsageError
+from xskit.vm.devices import MODELS, NicModel
+from xskit.vm.qemu import Qemu
+
+__all__ = ["CHANNELS", "Machine", "command_line", "nic_arguments"]
+
+CHANNELS = ("control", "ask", "stdout", "stderr")
+"""The virtio-serial ports: what main and guest tell each other, what the command asks for, and its two streams."""
+
+MAX_NICS = 8
+GUEST_CPU = "x86-64-v3"
+"""What compiled code may use in a guest, whether emulated or not: AVX2 and what came with it."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A guest's hardware.
+
+    Attributes:
+        nics: how many; 0 and 1 are on one wire, 2 and 3 on the next.
+        model: of the NICs.
+        queues: of each NIC (RX and TX alike).
+        cpus: of the guest.
+        memory_bytes: of the guest; what it writes to files lies in there too.
+    """
+
+    nics: int = 2
+    model: NicModel = MODELS["virtio-net"]
+    queues: int = 1
+    cpus: int = 2
+    memory_bytes: int = 1 << 30
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.nics <= MAX_NICS or self.nics % 2:
+            raise UsageError(f"a guest has 0 to {MAX_NICS} NICs, in pairs, not {self.nics}")
+        if not 1 <= self.queues <= self.model.max_queues:
+            raise UsageError(f"{self.model.name} has 1 to {self.model.max_queues} queues, not {self.queues}")
+        if not 1 <= self.cpus <= 64:
+            raise UsageError(f"a guest has 1 to 64 CPUs, not {self.cpus}")
+        if self.memory_bytes < 256 << 20:
+            raise UsageError("a guest needs 256 MiB of memory at least", remedy="--memory 1GiB")
+
+
+def command_line(
+    qemu: Qemu,
+    machine: Machine,
+    *,
+    kernel: Path,
+    initramfs: Path,
+    out: Path,
+    channels: Mapping[str, int],
+    kvm: bool = False,
+    append: Sequence[str] = (),
+    taps: Sequence[Sequence[int]] = (),
+) -> list[str]:
+    """The whole command line.
+
+    Args:
+        qemu: to run.
+        machine: to make.
+        kernel: image.
+        initramfs: archive.
+        out: folder that the guest may write to.
+        channels: file descriptors of connected sockets, for each of CHANNELS, "console" and "monitor".
+        kvm: run on the host's own CPUs.
+        append: further words for the kernel.
+        taps: for each NIC the descriptors of its queues; empty: NICs are joined by QEMU's hubs.
+    """
+    words = [
+        "console=ttyS0",
+        "quiet",
+        "panic=-1",
+        "mitigations=off",
+        "rdinit=/init",
+        f"xskit.nic={machine.model.driver}",
+        *append,
+    ]
+    line = [
+        *qemu.argv,
+        *("-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-M", "q35"),
+        *("-accel", "kvm" if kvm else "tcg,thread=multi", "-cpu", "host" if kvm else "max,la57=off"),
+        *("-smp", str(machine.cpus), "-m", f"{machine.memory_bytes >> 20}M"),
+        *("-kernel", str(kernel), "-initrd", str(initramfs), "-append", " ".join(words)),
+        *("-device", "virtio-serial-pci"),
+    ]
+    for name, fd in channels.items():
+        line += ["-chardev", f"socket,id={name},fd={fd}"]
+        if name == "console":
+            line += ["-serial", "chardev:console"]
+        elif name == "monitor":
+            line += ["-mon", "chardev=monitor,mode=control"]
+        else:
+            line += ["-device", f"virtserialport,chardev={name},name=xskit.{name}"]
+    line += ["-virtfs", "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"]
+    line += ["-virtfs", f"local,path={_escaped(out)},mount_tag=out,security_model=none,multidevs=remap"]
+    for number in range(machine.nics):
+        line += ["-device", f"pcie-root-port,id=port{number},chassis={number + 1},slot={number + 1}"]
+        if taps:
+            line += ["-netdev", f"tap,id=net{number},vhost=off,fds={':'.join(map(str, taps[number]))}"]
+        else:
+            line += ["-netdev", f"hubport,id=net{number},hubid={number // 2}"]
+        arguments = nic_arguments(machine, number)
+        driver = arguments.pop("driver")
+        line += ["-device", ",".join([str(driver), *(f"{key}={_word(value)}" for key, value in arguments.items())])]
+    return line
+
+
+def nic_arguments(machine: Machine, number: int) -> dict[str, str | int | bool]:
+    """A NIC as device_add takes it."""
+    arguments: dict[str, str | int | bool] = {
+        "driver": machine.model.device,
+        "id": f"nic{number}",
+        "netdev": f"net{number}",
+        "bus": f"port{number}",
+        "mac": f"52:54:00:00:00:{number + 1:02x}",
+        "romfile": "",
+        **machine.model.options,
+    }
+    if machine.model.backend_queues and machine.queues > 1:
+        arguments |= {"mq": True, "vectors": 2 * machine.queues + 2}  # one for each ring, configuration, control
+    return arguments
+
+
+def _word(value: str | int | bool) -> str:
+    """A value on the command line."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def _escaped(path: Path) -> str:
+    """A path in a QEMU option: commas are doubled."""
+    return str(path).replace(",", ",,")

@@ -1,0 +1,67 @@
+"""Where the vm floor keeps what it fetches: below $XSKIT_CACHE, or xskit/ in the user's cache folder.
+
+vm/apt/          the private configuration, lists and archives of apt
+vm/kernels/      one folder a kernel: vmlinuz, modules/, kernel.json
+vm/qemu/ vm/busybox
+vm/runs/         one folder a running guest, named PID-START: what a killed xskit left is swept by the next one
+vm/compiled/     the compiled data plane for the guests' CPU
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from pathlib import Path
+
+from xskit.errors import UsageError
+from xskit.netconf.pids import is_running, start_time
+
+__all__ = ["cache_root", "new_run_folder", "require_x86", "sweep_runs", "vm_folder"]
+
+
+def cache_root() -> Path:
+    """$XSKIT_CACHE, or xskit/ in the user's cache folder: the same as of compiled code, without importing Numba."""
+    if given := os.environ.get("XSKIT_CACHE"):
+        return Path(given).absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "xskit"
+
+
+def vm_folder(name: str) -> Path:
+    """A folder of the vm floor, made on first use."""
+    folder = cache_root() / "vm" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def require_x86() -> None:
+    """Guests share this machine's programs, and the kernels and NIC models known here are those of x86-64.
+
+    Raises:
+        UsageError: this is another architecture.
+    """
+    if platform.machine() != "x86_64":
+        raise UsageError(f"guests run on x86_64 only, this machine is {platform.machine()}")
+
+
+def new_run_folder() -> Path:
+    """A folder for one guest of this process; whoever makes it removes it."""
+    sweep_runs()
+    runs, stem = vm_folder("runs"), f"{os.getpid()}-{start_time(os.getpid())}"
+    number = 0
+    while True:
+        folder = runs / f"{stem}-{number}"
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return folder
+
+
+def sweep_runs() -> None:
+    """Remove the folders of processes that have died without removing them."""
+    for folder in vm_folder("runs").iterdir():
+        pid, start, *_ = (*folder.name.split("-"), "", "")
+        if pid.isdigit() and start.isdigit() and not is_running(int(pid), int(start)):
+            shutil.rmtree(folder, ignore_errors=True)

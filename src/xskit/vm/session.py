@@ -1,0 +1,118 @@
+"""From what the user asks for to how the command ended: what is missing is fetched and built, then one guest runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from xskit.errors import UsageError
+from xskit.vm import accel, compiled, initramfs, kernels
+from xskit.vm import qemu as qemus
+from xskit.vm.guest import Command, Guest, Outcome, Sink
+from xskit.vm.machine import Machine
+from xskit.vm.places import new_run_folder, require_x86
+
+__all__ = ["Request", "Result", "run_guest"]
+
+Say = Callable[[str], None]
+
+_INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "LANG", "VIRTUAL_ENV")
+_INHERITED_PREFIXES = ("LC_", "PYTHON", "XSKIT_")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One command in one guest.
+
+    Attributes:
+        kernel: version or name.
+        argv: the command.
+        machine: the hardware.
+        accel: how it is run.
+        time_limit_s: for the command, once the guest is up; None: no limit.
+        out: where the files go that the command leaves in $XSKIT_OUT.
+        cwd: where the command runs.
+        environment: variables besides those that a guest inherits.
+        data_plane: see to it that the compiled data plane is in the cache.
+    """
+
+    kernel: str
+    argv: Sequence[str]
+    machine: Machine = field(default_factory=Machine)
+    accel: accel.Wanted = "auto"
+    time_limit_s: float | None = 600.0
+    out: Path = Path("vm-out")
+    cwd: Path = field(default_factory=Path.cwd)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    data_plane: bool = True
+
+
+@dataclass(frozen=True)
+class Result:
+    """How it ended: the outcome, what it ran on, and the files that came back."""
+
+    outcome: Outcome
+    accelerator: accel.Accelerator
+    files: tuple[Path, ...]
+
+
+def run_guest(
+    request: Request, *, stdout: Sink, stderr: Sink, say: Say = lambda line: None, console: Sink | None = None
+) -> Result:
+    """Run a command in a throw-away guest.
+
+    Raises:
+        UsageError: there is no such kernel, or the hardware cannot be.
+        FetchError: something that is missing cannot be fetched.
+        TimeLimitError: the command had not ended by then.
+        GuestError: the guest did not come up, or died.
+    """
+    require_x86()
+    if not request.argv:
+        raise UsageError("there is no command to run in the guest")
+    kernel = kernels.ready(request.kernel, say)
+    qemu = qemus.qemu(request.machine.model.qemu, say)
+    archive = initramfs.build(kernel, qemus.busybox(say))
+    accelerator = accel.choose(request.accel, qemu, kernel, archive, say)
+    say(f"Linux {kernel.release} on {accelerator.name}: {accelerator.reason}")
+    folder = new_run_folder()
+    try:
+        with ExitStack() as stack:
+            preparation = stack.enter_context(compiled.Preparation()) if request.data_plane else None
+            guest = stack.enter_context(
+                Guest(qemu, kernel, archive, request.machine, out=folder, kvm=accelerator.kvm, console=console)
+            )
+            guest.wait_ready()
+            if preparation is not None:
+                if not preparation.finished:
+                    say("compiling the data plane for the guest, once")
+                preparation.wait()
+            outcome = guest.run(
+                Command(request.argv, request.cwd, _environment(request)),
+                stdout=stdout,
+                stderr=stderr,
+                time_limit_s=request.time_limit_s,
+            )
+    finally:
+        files = _bring_back(folder, request.out)
+    return Result(outcome, accelerator, files)
+
+
+def _environment(request: Request) -> dict[str, str]:
+    inherited = {
+        name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith(_INHERITED_PREFIXES)
+    }
+    return {**inherited, **compiled.environment(), **request.environment}
+
+
+def _bring_back(folder: Path, target: Path) -> tuple[Path, ...]:
+    """Move what the command left into the user's folder, which is made only if there is something."""
+    names = sorted(path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir())
+    if names:
+        shutil.copytree(folder, target, symlinks=True, dirs_exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    return tuple(target / name for name in names)
