@@ -11,10 +11,11 @@ from collections.abc import Callable
 from measure import Paired, Result, cpu_ns, interleave, paired_result, pinned
 from twins import check_layout, function, load
 from xskit.engine import fifo, wheel
-from xskit.engine.fifo import ENTRY_BYTES, Fifo, capacity_for, drop_head, fifo_at, first_time, head_packet, head_time
+from xskit.engine.fifo import Fifo, drop_head, fifo_at, first_time, head_packet, head_time
 from xskit.engine.frames import FrameStack, PacketTable
 from xskit.engine.packets import Counters, FramePool, Packet, give_frame, packet_line, pool_at, take_frame
 from xskit.engine.random import Random, random_at, seed_stream, uniform
+from xskit.engine.sizes import ENTRY_BYTES, capacity_for
 from xskit.engine.wheel import Wheel, wheel_at
 from xskit.jit import compiled, i64, inlined
 from xskit.memory import I64, Arena, Record, record_at, record_view, size_of

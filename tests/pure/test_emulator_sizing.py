@@ -127,7 +127,7 @@ def test_given_memory_is_shared_by_need(directions, memory_bytes):
 def test_the_kernel_is_counted_once_for_each_registration(settings, registrations):
     plan = plan_for([settings], registrations=registrations)
     assert plan.kernel_bytes == 128 * plan.frames * registrations
-    assert plan.table_bytes == 64 * plan.frames
+    assert 64 * plan.frames <= plan.table_bytes <= 64 * plan.frames + (2 << 20)
     assert plan.total_bytes == plan.umem_bytes + plan.table_bytes + plan.stores_bytes + plan.kernel_bytes
     assert plan.as_dict()["total_bytes"] == plan.total_bytes
 

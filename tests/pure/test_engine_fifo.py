@@ -15,8 +15,9 @@ from tests.pure.support_engine import (
     FIFO_TIME,
     fifo_call,
 )
-from xskit.engine.fifo import ENTRY_BYTES, Fifo, capacity_for
+from xskit.engine.fifo import Fifo
 from xskit.engine.packets import INFINITE_NS
+from xskit.engine.sizes import ENTRY_BYTES, capacity_for
 from xskit.memory import Region, record_view, size_of
 
 PACKETS = 7

@@ -13,6 +13,7 @@ SIOCETHTOOL = 0x8946
 
 ETHTOOL_GDRVINFO = 0x03
 ETHTOOL_GLINK = 0x0A
+ETHTOOL_GRINGPARAM = 0x10
 ETHTOOL_GSTRINGS = 0x1B
 ETHTOOL_GSSET_INFO = 0x37
 ETHTOOL_GFEATURES = 0x3A
@@ -34,3 +35,4 @@ FEATURES_HEADER = struct.Struct("=II")  # ethtool_gfeatures, ethtool_sfeatures: 
 GET_BLOCK = struct.Struct("=IIII")  # available, requested, active, never changed
 SET_BLOCK = struct.Struct("=II")  # valid, requested
 CHANNELS = struct.Struct("=9I")  # ethtool_channels: command, max and count of rx, tx, other, combined
+RINGS = struct.Struct("=9I")  # ethtool_ringparam: command, max and used of rx, rx mini, rx jumbo, tx

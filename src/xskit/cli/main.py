@@ -22,6 +22,7 @@ COMMANDS = {
     "run": "A command whose only way out is an emulated link.",
     "emulate": "Links between network interfaces, as a file says.",
     "vm": "A command under another kernel and with other NICs, in a throw-away guest.",
+    "plan": "The memory that links will need, before they are made.",
     "restore": "Put back what killed xskit processes left.",
     "version": "The version, and what this machine can do.",
 }
@@ -35,7 +36,8 @@ _OwnError: type[Exception] = typer.BadParameter.__mro__[2]
 """The base of what typer raises about the command line, wherever its releases keep it."""
 
 _INTERRUPTED = 130
-_BROKEN_PIPE = 141
+_BROKEN_PIPE = 1
+"""Also what typer gives when it is the first to notice."""
 
 
 def main() -> None:

@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 
 from xskit.emulator.mistakes import SettingsError
 from xskit.emulator.settings import LinkSettings
-from xskit.netconf.interfaces import Interface, look
+from xskit.emulator.sizing import PortFacts
+from xskit.netconf import ethtool
+from xskit.netconf.interfaces import Interface, control_socket, look
 from xskit.netconf.namespaces import MissingError, inside
+from xskit.netconf.netdev import device_features
 from xskit.xsk.errors import PortError
+from xskit.xsk.opening import Mode
 
-__all__ = ["LinkSpec", "PortSpec", "check_port", "parse_port"]
+__all__ = ["LinkSpec", "PortSpec", "check_port", "parse_port", "port_facts"]
 
 
 @dataclass(frozen=True)
@@ -87,3 +91,22 @@ def check_port(spec: PortSpec) -> Interface:
     if not facts.up:
         raise PortError(f"{spec} is down", errno.ENETDOWN, remedy=f"{ip} link set {spec.name} up")
     return facts
+
+
+def port_facts(spec: PortSpec, mode: Mode) -> PortFacts:
+    """What the memory plan must know of a port; raises what check_port does."""
+    facts = check_port(spec)
+    return PortFacts(mtu=facts.mtu, rx_queues=facts.rx_queues, hardware_ring=_hardware_ring(spec, mode))
+
+
+def _hardware_ring(spec: PortSpec, mode: Mode) -> int:
+    """Entries of the NIC's RX ring where zero copy may come about: there its driver keeps that ring full from FILL."""
+    if mode in ("native", "generic"):
+        return 0
+    with inside(spec.namespace):
+        features = device_features(spec.name)
+        if features is not None and not features.zero_copy:
+            return 0
+        with control_socket() as control:
+            rings = ethtool.rings(control, spec.name)
+    return 0 if rings is None else rings[0]

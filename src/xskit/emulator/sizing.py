@@ -1,24 +1,24 @@
 """The memory plan: how many frames a link needs, and what they cost in all.
 
 In flight is rate x (owd + queue). A frame holds one packet, however short, so short packets need many more frames
-than long ones: the plan takes the shortest packets that fit in a modest memory, and never less than full-size ones
-need. On top come the frames that FILL keeps, 64 bytes of packet table a frame, 16 bytes a frame for each store that
-keeps order, and what the kernel adds: 128 bytes a frame for each (port, queue) that the memory is registered with
-(struct xdp_buff_xsk; measured on 6.18).
+than long ones. Where it is known what packets will come, the plan is for them; else it takes the shortest packets that
+fit in a modest memory, and never less than full-size ones need. On top come the frames that FILL keeps, 64 bytes of
+packet table a frame, 16 bytes a frame for each store that keeps order, 4 in the stack of free frames, and what the
+kernel adds: 128 bytes a frame for each (port, queue) that the memory is registered with (struct xdp_buff_xsk; measured
+on 6.18).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from xskit import units
 from xskit.emulator.mistakes import CapacityError, SettingsError
-from xskit.emulator.settings import DirectionSettings
-from xskit.engine.fifo import ENTRY_BYTES, capacity_for
-from xskit.engine.packets import LINE_BYTES
+from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings
+from xskit.engine.sizes import BLOCK_BYTES, ENTRY_BYTES, FREE_BYTES, LINE_BYTES, capacity_for
 
 KERNEL_BYTES_PER_FRAME = 128
 HEADROOM_BYTES = 256
@@ -34,6 +34,35 @@ UNLIMITED_DIRECTION_BYTES = 128 << 20
 """... but no more than this: nobody said that so much would come. It is 300 ms of TCP at full speed."""
 MARGIN = 1.25
 PAGE_BYTES = 4096
+HUGE_PAGE_BYTES = 2 << 20
+FRAMING_BYTES = 18
+"""What a packet may have on top of the MTU: Ethernet header and a VLAN tag."""
+
+
+@dataclass(frozen=True)
+class PacketMix:
+    """What packets come: {bytes with Ethernet header, without FCS: how many of them, or their weight}."""
+
+    counts: Mapping[int, float]
+
+    def __post_init__(self) -> None:
+        if not self.counts or min(self.counts) < 1 or min(self.counts.values()) < 0 or not sum(self.counts.values()):
+            raise SettingsError("packet sizes: at least one, of 1 byte or more, and no weight below 0")
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest packet."""
+        return max(self.counts)
+
+    @property
+    def mean_bytes(self) -> float:
+        """Bytes of a packet on average."""
+        return sum(size * count for size, count in self.counts.items()) / sum(self.counts.values())
+
+    def frames_per_packet(self, usable: int) -> float:
+        """Frames that a packet takes on average, where one frame holds `usable` bytes."""
+        frames = sum(math.ceil(size / usable) * count for size, count in self.counts.items())
+        return frames / sum(self.counts.values())
 
 
 @dataclass(frozen=True)
@@ -61,7 +90,17 @@ class DirectionPlan:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """The whole packet memory and what comes with it, in bytes."""
+    """The whole packet memory and what comes with it, in bytes.
+
+    Attributes:
+        frame_size: of each frame.
+        frames: in all.
+        umem_bytes: of the packet memory.
+        table_bytes: of the packet table.
+        stores_bytes: of the stores of all stages, and of the stacks of free frames.
+        kernel_bytes: what the kernel keeps of the frames, for each (port, queue).
+        directions: their shares.
+    """
 
     frame_size: int
     frames: int
@@ -79,6 +118,21 @@ class MemoryPlan:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {**asdict(self), "total_bytes": self.total_bytes}
+
+
+def region_bytes(size: int) -> int:
+    """What a piece of memory takes: whole pages, and whole huge pages of 2 MiB from that size on (memory.Region)."""
+    unit = PAGE_BYTES if size < HUGE_PAGE_BYTES else HUGE_PAGE_BYTES
+    return math.ceil(size / unit) * unit
+
+
+def fill_entries(ring_size: int, hardware_ring: int) -> int:
+    """Entries of a FILL ring: as many as the hardware's ring and the RX ring have together, a power of two.
+
+    In zero copy the driver keeps its own ring full from FILL while RX is full of packets that wait (xdp-newbies: "FILL
+    at least hardware ring + RX ring"). In copy mode the kernel takes one entry a packet: `hardware_ring` is 0.
+    """
+    return 1 << (ring_size + hardware_ring - 1).bit_length()
 
 
 def frame_size_for(max_length: int) -> int:
@@ -99,13 +153,13 @@ def in_flight(settings: DirectionSettings) -> tuple[int, int] | None:
     return on_the_way + settings.rate * limit.value // 8_000_000_000, 0
 
 
-def full_size_packets(settings: DirectionSettings, longest: int) -> int | None:
-    """Packets of the longest size that the direction must hold at its rate; None without a rate."""
+def full_size_packets(settings: DirectionSettings, longest: float) -> int | None:
+    """Packets of one size, of the longest usually, that the direction must hold at its rate; None without a rate."""
     held = in_flight(settings)
     return None if held is None else math.ceil(held[0] / longest) + held[1]
 
 
-def packets_needed(settings: DirectionSettings, packet_bytes: int) -> int:
+def packets_needed(settings: DirectionSettings, packet_bytes: float) -> int:
     """Packets of one size that are in flight at once under these settings, and some to spare."""
     held = full_size_packets(settings, packet_bytes)
     if held is None:
@@ -122,6 +176,7 @@ def plan_memory(
     registrations: int,
     memory_bytes: int | None = None,
     entries_per_packet: int = 3,
+    mix: PacketMix | None = None,
 ) -> MemoryPlan:
     """Plan the packet memory.
 
@@ -133,15 +188,19 @@ def plan_memory(
         registrations: (port, queue) pairs that the memory is registered with.
         memory_bytes: of the packet memory, when the user has said so.
         entries_per_packet: FIFO entries that the stages of a direction keep for each packet, the exit's included.
+        mix: what packets come; None: nobody knows.
 
     Raises:
-        SettingsError: the memory asked for cannot even fill the FILL rings.
+        SettingsError: the memory asked for cannot even fill the FILL rings, or a packet is longer than the MTU lets
+            through.
     """
     usable = frame_size - HEADROOM_BYTES
     wanted = []
     for settings, longest in zip(directions, max_lengths, strict=True):
-        frames_per_packet = math.ceil(longest / usable)
-        few = packets_needed(settings, longest) * frames_per_packet
+        if mix is not None:
+            wanted.append(_frames_for_mix(settings, mix, longest, usable, frame_size))
+            continue
+        few = packets_needed(settings, longest) * math.ceil(longest / usable)
         if settings.rate is None:
             few = min(few, UNLIMITED_DIRECTION_BYTES // frame_size)
         many = packets_needed(settings, SMALLEST_PACKET_BYTES)
@@ -157,16 +216,70 @@ def plan_memory(
         )
     ]
     total = math.ceil(sum(plan.frames for plan in plans) / unit) * unit
-    stores = sum(capacity_for(plan.frames) * ENTRY_BYTES * entries_per_packet for plan in plans)
+    stores = sum(_stores_bytes(plan.frames, entries_per_packet) for plan in plans)
     return MemoryPlan(
         frame_size=frame_size,
         frames=total,
         umem_bytes=total * frame_size,
-        table_bytes=total * LINE_BYTES,
+        table_bytes=region_bytes(total * LINE_BYTES),
         stores_bytes=stores,
         kernel_bytes=total * KERNEL_BYTES_PER_FRAME * registrations,
         directions=plans,
     )
+
+
+@dataclass(frozen=True)
+class PortFacts:
+    """What the plan must know of a port. `hardware_ring`: entries that a zero-copy driver takes from FILL, else 0."""
+
+    mtu: int
+    rx_queues: int = 1
+    hardware_ring: int = 0
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest packet."""
+        return self.mtu + FRAMING_BYTES
+
+
+def plan_links(
+    links: Sequence[tuple[LinkSettings, PortFacts, PortFacts]], engine: EngineSettings, mix: PacketMix | None = None
+) -> MemoryPlan:
+    """Plan the packet memory of links between ports, as the emulator does; arguments and errors as of plan_memory.
+
+    Directions come in the order forward, reverse of each link in turn; forward goes from the first port to the second.
+    """
+    directions, ingress, egress = [], [], []
+    for settings, first, second in links:
+        directions += [settings.forward, settings.reverse]
+        ingress += [first, second]
+        egress += [second, first]
+    lengths = [port.longest for port in egress]
+    return plan_memory(
+        directions,
+        max_lengths=lengths,
+        fill_entries=[port.rx_queues * fill_entries(engine.ring_size, port.hardware_ring) for port in ingress],
+        frame_size=engine.frame_size or frame_size_for(max(lengths)),
+        registrations=sum(port.rx_queues for port in ingress),
+        memory_bytes=engine.memory,
+        mix=mix,
+    )
+
+
+def _stores_bytes(frames: int, entries_per_packet: int) -> int:
+    """A direction's block with its stores, and its stack of free frames: two pieces of memory."""
+    block = BLOCK_BYTES + capacity_for(frames) * ENTRY_BYTES * entries_per_packet
+    return region_bytes(block) + region_bytes(frames * FREE_BYTES)
+
+
+def _frames_for_mix(settings: DirectionSettings, mix: PacketMix, longest: int, usable: int, frame_size: int) -> int:
+    if mix.longest > longest:
+        raise SettingsError(
+            f"a packet of {mix.longest} bytes does not pass an MTU of {longest - FRAMING_BYTES}",
+            remedy=f"--mtu {mix.longest - FRAMING_BYTES}",
+        )
+    frames = math.ceil(packets_needed(settings, mix.mean_bytes) * mix.frames_per_packet(usable))
+    return frames if settings.rate is not None else min(frames, UNLIMITED_DIRECTION_BYTES // frame_size)
 
 
 def _direction_plan(

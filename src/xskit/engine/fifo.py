@@ -6,6 +6,7 @@ It never runs full: it has room for every packet that the memory can hold. Times
 from __future__ import annotations
 
 from xskit.engine.packets import INFINITE_NS
+from xskit.engine.sizes import ENTRY_SHIFT
 from xskit.jit import inlined
 from xskit.memory import I64, Record, record_at
 
@@ -19,9 +20,6 @@ class Entry(Record):
 
 entry_at = record_at(Entry)
 
-ENTRY_SHIFT = 4
-ENTRY_BYTES = 1 << ENTRY_SHIFT
-
 
 class Fifo(Record):
     """A ring of entries between two free-running indices."""
@@ -33,11 +31,6 @@ class Fifo(Record):
 
 
 fifo_at = record_at(Fifo)
-
-
-def capacity_for(packets: int) -> int:
-    """Entries of a FIFO that must hold so many packets."""
-    return 1 << max(packets - 1, 1).bit_length()
 
 
 @inlined

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from xskit.engine.packets import LINE_SHIFT, FramePool
+from xskit.engine.packets import FramePool
+from xskit.engine.sizes import FREE_BYTES, LINE_SHIFT
 from xskit.memory import Arena, Region, array_at, record_view, size_of
 
 
@@ -47,7 +48,7 @@ class FrameStack:
 
     def __init__(self, table: PacketTable, first: int, count: int, *, frame_shift: int = 0) -> None:
         self._arena = Arena()
-        record, frames = self._arena.reserve(size_of(FramePool)), self._arena.reserve(4 * count)
+        record, frames = self._arena.reserve(size_of(FramePool)), self._arena.reserve(FREE_BYTES * count)
         base = self._arena.open()
         self.address = base + record
         self.view = record_view(FramePool, self.address)

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from xskit.engine.sizes import LINE_SHIFT
 from xskit.jit import as_i64, as_u8, i64, inlined
 from xskit.memory import I64, U32, Record, record_at
 
 NIL = 0xFFFF_FFFF
 """No packet, no frame: the end of a chain."""
-
-LINE_SHIFT = 6
-LINE_BYTES = 1 << LINE_SHIFT
 
 INFINITE_NS = 1 << 62
 """Never: later than any time."""

@@ -33,12 +33,13 @@ import numpy as np
 
 from xskit import jit
 from xskit.engine import histogram
-from xskit.engine.fifo import ENTRY_BYTES, Fifo, capacity_for
+from xskit.engine.fifo import Fifo
 from xskit.engine.fingerprint import fingerprint
 from xskit.engine.packets import CAUSES, Counters
 from xskit.engine.pipe import PARAMETERS_OFFSET, PENDING_OFFSET, Pipe
 from xskit.engine.random import Random, seed_stream
 from xskit.engine.records import EXIT_BYTES, Exit
+from xskit.engine.sizes import ENTRY_BYTES, capacity_for
 from xskit.engine.source import pipeline_source
 from xskit.engine.stage import Capacity, Stage, StageKind
 from xskit.memory import I64, Arena, Record, array_at, record_at, record_view, size_of

@@ -15,7 +15,19 @@ from socket import socket
 
 from xskit.abi import ethtool as abi
 
-__all__ = ["ALIASES", "Feature", "carrier", "driver", "features", "matching", "queues", "set_features"]
+__all__ = [
+    "ALIASES",
+    "DriverInfo",
+    "Feature",
+    "carrier",
+    "driver",
+    "driver_info",
+    "features",
+    "matching",
+    "queues",
+    "rings",
+    "set_features",
+]
 
 #: ethtool(8)'s words and the kernel features they stand for (ethtool.c, off_flag_def).
 ALIASES = {
@@ -103,6 +115,16 @@ def queues(control: socket, interface: str) -> tuple[int, int] | None:
     return rx + combined, tx + combined
 
 
+def rings(control: socket, interface: str) -> tuple[int, int] | None:
+    """Entries of each RX and TX ring of the hardware (ethtool -g), or None where the driver has none to tell of."""
+    try:
+        answer = _call(control, interface, abi.RINGS.pack(abi.ETHTOOL_GRINGPARAM, *[0] * 8))
+    except OSError:
+        return None
+    _, _, _, _, _, rx, _, _, tx = abi.RINGS.unpack(answer)
+    return rx, tx
+
+
 def carrier(control: socket, interface: str) -> bool | None:
     """Whether there is a carrier now, or None where the driver does not say (or the interface is gone)."""
     try:
@@ -112,14 +134,30 @@ def carrier(control: socket, interface: str) -> bool | None:
     return bool(abi.LINK.unpack(answer)[1])
 
 
-def driver(control: socket, interface: str) -> str:
-    """The driver's name (ethtool -i), or "" where there is none."""
+@dataclass(frozen=True, slots=True)
+class DriverInfo:
+    """What ethtool -i says; "" where the driver does not."""
+
+    name: str
+    version: str
+    firmware: str
+    bus: str
+
+
+def driver_info(control: socket, interface: str) -> DriverInfo:
+    """The driver of `interface`, its firmware, and where the device is; all "" where there is no driver."""
     request = struct.pack("=I", abi.ETHTOOL_GDRVINFO).ljust(abi.DRIVER_INFO.size, b"\0")
     try:
         answer = _call(control, interface, request)
     except OSError:
-        return ""
-    return str(abi.DRIVER_INFO.unpack(answer)[1].split(b"\0")[0].decode(errors="replace"))
+        return DriverInfo("", "", "", "")
+    words = [raw.split(b"\0")[0].decode(errors="replace") for raw in abi.DRIVER_INFO.unpack(answer)[1:5]]
+    return DriverInfo(*words)
+
+
+def driver(control: socket, interface: str) -> str:
+    """The driver's name (ethtool -i), or "" where there is none."""
+    return driver_info(control, interface).name
 
 
 def _feature_names(control: socket, interface: str) -> list[str]:

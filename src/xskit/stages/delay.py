@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from xskit.engine.fifo import ENTRY_BYTES, Fifo, capacity_for, drop_head, fifo_at, first_time, head_packet, head_time
+from xskit.engine.fifo import Fifo, drop_head, fifo_at, first_time, head_packet, head_time
 from xskit.engine.fifo import push as fifo_push
 from xskit.engine.random import Random, normal, uniform
+from xskit.engine.sizes import ENTRY_BYTES, capacity_for
 from xskit.engine.stage import Capacity, Holding, StageKind
 from xskit.engine.verdict import HOLD, PASS
 from xskit.jit import i64, inlined

@@ -92,6 +92,7 @@ class Port:
         namespace: Namespace | str | Path | int | None = None,
         queues: Iterable[int] | None = None,
         ring_size: int = 2048,
+        fill_size: int | None = None,
         mode: Mode = "auto",
         multi_buffer: bool = True,
     ) -> Port:
@@ -103,6 +104,7 @@ class Port:
             namespace: where the interface is; None: in the calling thread's network namespace.
             queues: which RX queues; None: all. Packets of other queues go on to the kernel.
             ring_size: entries of each ring.
+            fill_size: entries of FILL, where it is to be larger than the others.
             mode: the one rung of the ladder to use, or "auto": native zero-copy, else native, else generic.
             multi_buffer: take packets longer than a frame.
 
@@ -130,7 +132,9 @@ class Port:
             opened: list[PortQueue] = []
             for number in numbers:
                 first = opened[0].receiver if opened else None
-                queue = _open_queue(name, number, umem, first, ring_size, wanted, multi_buffer, facts.tx_queues)
+                queue = _open_queue(
+                    name, number, umem, first, ring_size, fill_size or ring_size, wanted, multi_buffer, facts.tx_queues
+                )
                 undo.callback(queue.receiver.close)  # and with it the transmitter
                 opened.append(queue)
             undo.callback(attachment.close)  # detached before the sockets go; closing twice is fine
@@ -198,6 +202,7 @@ def _open_queue(
     umem: Umem,
     first: Socket | None,
     ring_size: int,
+    fill_size: int,
     mode: Mode,
     multi_buffer: bool,
     tx_queues: int,
@@ -209,7 +214,7 @@ def _open_queue(
         shared=first,
         rx=ring_size,
         tx=0,
-        fill=ring_size,
+        fill=fill_size,
         completion=ring_size,
         mode=mode,
         multi_buffer=multi_buffer,

@@ -1,0 +1,1 @@
+"""Captures: what was on a wire once, in files."""

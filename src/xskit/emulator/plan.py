@@ -1,0 +1,304 @@
+"""The plan of links before they are made: the engine's own sizing, and all that it means for the machine.
+
+rate, owd, queue, packets -> frames -> UMEM, packet table, stores     the engine's (sizing.py)
+                                    -> buffer heads, page lists       the kernel's
+                                    -> huge pages, locked memory, rings, which kernels take it
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings
+from xskit.emulator.sizing import (
+    HEADROOM_BYTES,
+    HUGE_PAGE_BYTES,
+    KERNEL_BYTES_PER_FRAME,
+    PAGE_BYTES,
+    MemoryPlan,
+    PacketMix,
+    PortFacts,
+    fill_entries,
+    full_size_packets,
+    in_flight,
+    plan_links,
+)
+from xskit.errors import UsageError
+
+__all__ = ["SCHEMA", "KernelMemory", "LinkPlan", "PagePool", "Rings", "SizeRow", "plan"]
+
+SCHEMA = 1
+POINTER_BYTES = 8
+LARGEST_KMALLOC_BYTES = 4 << 20
+"""KMALLOC_MAX_SIZE on x86 with pages of 4 KiB (include/linux/slab.h)."""
+ADDRESS_BYTES, DESCRIPTOR_BYTES, RING_HEAD_BYTES = 8, 16, 320
+"""An entry of FILL and COMPLETION, one of RX and TX, and what stands before them (struct xdp_ring)."""
+
+LIMITS = (
+    ("5.6", 16, "a table of all pages came from kmalloc (struct xdp_umem_page)"),
+    ("5.14", POINTER_BYTES, "the list of pages came from kmalloc"),
+)
+"""Kernel that lifted a limit, bytes that it took for each page of the memory, and what the limit was."""
+
+VETH_RING, POOL_CACHE, NAPI_BUDGET = 256, 128, 64
+"""VETH_RING_SIZE (drivers/net/veth.c), PP_ALLOC_CACHE_SIZE (net/page_pool/types.h), NAPI_POLL_WEIGHT."""
+PAGE_POOL_USABLE_BYTES = PAGE_BYTES - HEADROOM_BYTES - 320
+"""Of a page: without XDP's headroom and struct skb_shared_info."""
+
+SIZES = (64, 512, 1518)
+"""Packet sizes that a plan shows where nobody says what will come; and the longest."""
+
+
+@dataclass(frozen=True)
+class SizeRow:
+    """Both directions full of packets of one size.
+
+    Attributes:
+        packet_bytes: with Ethernet header, without FCS.
+        frames_per_packet: each in whole frames.
+        packets: in flight in both directions of all links; None without a rate.
+        frames: that they take.
+        held_bytes: memory of these frames.
+        packed_bytes: the packets themselves, end to end.
+        covered: the planned memory holds them.
+    """
+
+    packet_bytes: float
+    frames_per_packet: float
+    packets: int | None
+    frames: int | None
+    held_bytes: int | None
+    packed_bytes: int | None
+    covered: bool
+
+
+@dataclass(frozen=True)
+class Rings:
+    """Entries of the rings of each queue; `hardware`: of the NIC's RX ring where zero copy may come to use it."""
+
+    rx: int
+    tx: int
+    fill: int
+    completion: int
+    hardware: int
+    bytes: int
+    """Of all rings of all ports."""
+
+
+@dataclass(frozen=True)
+class KernelMemory:
+    """What the kernel keeps for the packet memory, in bytes.
+
+    Attributes:
+        heads: 128 bytes a frame for each (port, queue) (struct xdp_buff_xsk).
+        heads_allocated: what it takes for them: powers of two up to 4 MiB (kmalloc), multiples of 2 MiB above
+            (vmalloc with huge pages, Linux 5.18).
+        page_lists: for each port a pointer to each page, and the page tables of the kernel's own view of the memory
+            (xdp_umem_pin_pages, xdp_umem_addr_map).
+        rings: of all ports.
+    """
+
+    heads: int
+    heads_allocated: int
+    page_lists: int
+    rings: int
+
+    @property
+    def total(self) -> int:
+        """All of it, as allocated."""
+        return self.heads_allocated + self.page_lists + self.rings
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Kernels before `before` cannot register more than `largest_bytes`."""
+
+    before: str
+    largest_bytes: int
+    fits: bool
+    why: str
+
+
+@dataclass(frozen=True)
+class PagePool:
+    """What each veth keeps for native XDP, from the kernel's page pool: at most this.
+
+    What comes from a socket has no headroom for XDP, so veth copies it into pages of a pool
+    (veth_convert_skb_to_xdp_buff, Linux 6.3); generic mode and a NIC's ports need none of it.
+    """
+
+    pages_per_packet: int
+    pages_per_queue: int
+    bytes_per_port: int
+
+
+@dataclass(frozen=True)
+class LinkPlan:
+    """All of it, in bytes."""
+
+    links: int
+    ports: int
+    queues: int
+    mtu: int
+    asked: dict[str, Any]
+    memory: MemoryPlan
+    sizes: list[SizeRow]
+    rings: Rings
+    kernel: KernelMemory
+    hugepages: int
+    memlock_bytes: int
+    limits: list[Limit]
+    page_pool: PagePool
+    total_bytes: int
+    schema: int = field(default=SCHEMA)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        found = asdict(self)
+        found["memory"] = self.memory.as_dict()
+        found["kernel"]["total"] = self.kernel.total
+        return found
+
+
+def plan(
+    settings: LinkSettings,
+    engine: EngineSettings | None = None,
+    *,
+    mtu: int = 1500,
+    ports: int = 2,
+    queues: int = 1,
+    hardware_ring: int = 0,
+    mix: PacketMix | None = None,
+) -> LinkPlan:
+    """Plan links that all have the same settings, with the function by which the emulator sizes itself.
+
+    An emulator that is given `memory.umem_bytes` as its memory has as many frames.
+
+    Args:
+        settings: of each link.
+        engine: how it will run.
+        mtu: of every port.
+        ports: in all; two make a link.
+        queues: of each port.
+        hardware_ring: entries of the NIC's RX ring, where zero copy is expected.
+        mix: what packets come; None: nobody knows.
+
+    Raises:
+        UsageError: a number that cannot be.
+        SettingsError: the memory given cannot even fill the FILL rings, or a packet is longer than the MTU.
+    """
+    engine = engine or EngineSettings()
+    _check(mtu, ports, queues, hardware_ring)
+    port = PortFacts(mtu=mtu, rx_queues=queues, hardware_ring=hardware_ring)
+    memory = plan_links([(settings, port, port)] * (ports // 2), engine, mix)
+    fill = fill_entries(engine.ring_size, hardware_ring)
+    ring_bytes = (
+        ports
+        * queues
+        * (
+            2 * (RING_HEAD_BYTES + engine.ring_size * DESCRIPTOR_BYTES)
+            + (RING_HEAD_BYTES + engine.ring_size * ADDRESS_BYTES)
+            + (RING_HEAD_BYTES + fill * ADDRESS_BYTES)
+        )
+    )
+    kernel = _kernel_memory(memory, ports, queues, ring_bytes)
+    user = memory.umem_bytes + memory.table_bytes + memory.stores_bytes
+    return LinkPlan(
+        links=ports // 2,
+        ports=ports,
+        queues=queues,
+        mtu=mtu,
+        asked={"forward": settings.forward.asked(), "reverse": settings.reverse.asked()},
+        memory=memory,
+        sizes=_sizes(settings, memory, port.longest, ports // 2, mix),
+        rings=Rings(engine.ring_size, engine.ring_size, fill, engine.ring_size, hardware_ring, ring_bytes),
+        kernel=kernel,
+        hugepages=math.ceil(memory.umem_bytes / HUGE_PAGE_BYTES),
+        memlock_bytes=memory.umem_bytes * ports,
+        limits=[_limit(memory.umem_bytes, *each) for each in LIMITS],
+        page_pool=_page_pool(port.longest, queues),
+        total_bytes=user + kernel.total,
+    )
+
+
+def _check(mtu: int, ports: int, queues: int, hardware_ring: int) -> None:
+    if not 68 <= mtu <= 65535:
+        raise UsageError(f"an MTU of {mtu} bytes is not between 68 and 65535", remedy="--mtu 1500")
+    if ports < 2 or ports % 2:
+        raise UsageError(f"{ports} ports make no links: two make one", remedy=f"--ports {max(ports + 1, 2)}")
+    if not 1 <= queues <= 1024:
+        raise UsageError(f"{queues} queues: a port has 1 to 1024", remedy="--queues 1")
+    if not 0 <= hardware_ring <= 1 << 20:
+        raise UsageError(f"a hardware ring of {hardware_ring} entries: 0 to 1048576", remedy="ethtool -g DEVICE")
+
+
+def _sizes(
+    settings: LinkSettings, memory: MemoryPlan, longest: int, links: int, mix: PacketMix | None
+) -> list[SizeRow]:
+    usable = memory.frame_size - HEADROOM_BYTES
+    mixes = [PacketMix({size: 1}) for size in (*(size for size in SIZES if size < longest), longest)]
+    if mix is not None:
+        few = len(mix.counts) <= 8
+        mixes = [
+            *([PacketMix({size: 1}) for size in mix.counts] if few else []),
+            *([mix] if len(mix.counts) > 1 else []),
+        ]
+    directions = (settings.forward, settings.reverse)
+    return [_size_row(each, directions, memory, usable, links) for each in mixes]
+
+
+def _size_row(
+    mix: PacketMix, directions: Sequence[DirectionSettings], memory: MemoryPlan, usable: int, links: int
+) -> SizeRow:
+    each = mix.frames_per_packet(usable)
+    held = [full_size_packets(direction, mix.mean_bytes) for direction in directions]
+    known = [packets for packets in held if packets is not None]
+    if len(known) < len(held):
+        return SizeRow(mix.mean_bytes, each, None, None, None, None, covered=True)
+    frames = [math.ceil(packets * each) for packets in known]
+    covered = all(share.packets >= number for share, number in zip(memory.directions, frames, strict=False))
+    # the bytes of a queue counted in packets depend on the packets; those of a rate and a time do not
+    bounds = [found for found in map(in_flight, directions) if found is not None]
+    packed = sum(on_the_way + round(queued * mix.mean_bytes) for on_the_way, queued in bounds)
+    return SizeRow(
+        packet_bytes=mix.mean_bytes,
+        frames_per_packet=each,
+        packets=links * sum(known),
+        frames=links * sum(frames),
+        held_bytes=links * sum(frames) * memory.frame_size,
+        packed_bytes=links * packed,
+        covered=covered,
+    )
+
+
+def _kernel_memory(memory: MemoryPlan, ports: int, queues: int, ring_bytes: int) -> KernelMemory:
+    heads = KERNEL_BYTES_PER_FRAME * memory.frames
+    pages = math.ceil(memory.umem_bytes / PAGE_BYTES)
+    lists = allocated_bytes(pages * POINTER_BYTES) + math.ceil(pages * POINTER_BYTES / PAGE_BYTES) * PAGE_BYTES
+    return KernelMemory(
+        heads=memory.kernel_bytes,
+        heads_allocated=allocated_bytes(heads) * ports * queues,
+        page_lists=lists * ports,
+        rings=ring_bytes,
+    )
+
+
+def allocated_bytes(size: int) -> int:
+    """What kvmalloc takes for `size` bytes: a power of two up to 4 MiB, a multiple of 2 MiB above."""
+    if size <= LARGEST_KMALLOC_BYTES:
+        return 1 << max(size - 1, PAGE_BYTES - 1).bit_length()
+    return math.ceil(size / HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
+
+
+def _limit(umem_bytes: int, before: str, bytes_per_page: int, why: str) -> Limit:
+    largest = LARGEST_KMALLOC_BYTES // bytes_per_page * PAGE_BYTES
+    return Limit(before, largest, umem_bytes <= largest, why)
+
+
+def _page_pool(longest: int, queues: int) -> PagePool:
+    each = math.ceil(longest / PAGE_POOL_USABLE_BYTES)
+    pages = VETH_RING + POOL_CACHE + NAPI_BUDGET * each
+    return PagePool(pages_per_packet=each, pages_per_queue=pages, bytes_per_port=pages * PAGE_BYTES * queues)

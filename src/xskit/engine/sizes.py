@@ -1,0 +1,22 @@
+"""What a packet costs the engine, in bytes: known without the compiler, to those who only plan."""
+
+from __future__ import annotations
+
+LINE_SHIFT = 6
+LINE_BYTES = 1 << LINE_SHIFT
+"""A line of the packet table: one cache line."""
+
+ENTRY_SHIFT = 4
+ENTRY_BYTES = 1 << ENTRY_SHIFT
+"""An entry of a FIFO."""
+
+BLOCK_BYTES = 32 << 10
+"""A pipeline's block besides its stores, rounded up: two histograms, counters, and the records of its stages."""
+
+FREE_BYTES = 4
+"""A place of the stack of free frames."""
+
+
+def capacity_for(packets: int) -> int:
+    """Entries of a FIFO that must hold so many packets."""
+    return 1 << max(packets - 1, 1).bit_length()
