@@ -58,6 +58,17 @@ def test_every_frame_is_somewhere_while_packets_are_inside():
         made.assert_books_balance()
 
 
+def test_packets_that_memory_has_no_room_for_are_counted():
+    with pair(owd="1min", engine={"memory": "1MiB", "ring_size": 64}) as made:
+        flow = made.flow()
+        flow.send(300)
+        room = made.link.emulator.plan.directions[0].packets
+        assert dropped(flow.direction) == {"memory_full": 300 - room}
+        made.assert_books_balance()
+        made.stop_workers()
+        assert len(assert_every_frame_is_somewhere(flow.direction)["held"]) == room
+
+
 def test_arrival_times_are_the_kernels():
     with pair(owd="1ms") as made:
         flow = made.flow()
@@ -69,7 +80,7 @@ def test_arrival_times_are_the_kernels():
 
 
 def test_a_packet_that_had_to_wait_for_the_loop_keeps_its_arrival_time():
-    with pair(owd="10s") as made:
+    with pair(owd="10s", engine={"memory": "16MiB"}) as made:
         flow = made.flow()
         live = flow.direction.live
         made.stop_workers()

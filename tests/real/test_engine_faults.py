@@ -52,8 +52,18 @@ def test_a_port_that_was_down_receives_again():
         flow.take(10)
         ip(port.namespace, "link", "set", "dev", port.name, "down")
         ip(port.namespace, "link", "set", "dev", port.name, "up")
-        flow.send(10, first=10)
-        assert flow.numbers() == list(range(20))
+        before = flow.counters.received
+        knocks = iter(range(10, 1_000_000))
+
+        def knock() -> bool:
+            flow.sender.send(datagram(next(knocks), 100))
+            return flow.counters.received > before
+
+        wait_until(knock, "the host sends again, a moment after its carrier is back")
+        first = next(knocks)
+        flow.send(20, first=first)
+        wait_until(lambda: flow.numbers()[-1] == first + 19, "all have come")
+        assert flow.numbers()[-20:] == list(range(first, first + 20))
 
 
 def test_packets_to_a_host_whose_end_is_down_are_refused_by_the_kernel():

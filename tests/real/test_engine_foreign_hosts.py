@@ -52,7 +52,7 @@ def test_tcp_with_partial_checksums(mtu, frame_size):
     with foreign_hosts(mtu) as hosts:
         engine = {} if frame_size is None else {"frame_size": frame_size}
         with hosts.emulator(engine, owd="500us") as emulator:
-            transfer(hosts, 1_000_000)
+            transfer(hosts, 200_000)
             for direction in emulator.links["wan"].directions:
                 assert direction.live.pipeline.counters.checksums > 0
                 assert not {"super_packet", "too_many_fragments"} & set(emulator_drops(emulator, direction.name))
@@ -86,6 +86,6 @@ def test_tcp_in_generic_mode_once_segmentation_is_off():
             change.remember()
             change.apply()
         with hosts.emulator({"mode": "generic"}) as emulator:
-            transfer(hosts, 300_000)
+            transfer(hosts, 100_000)
             assert emulator_drops(emulator, "forward") == {}
             assert forward_of(emulator).pipeline.counters.checksums > 0
