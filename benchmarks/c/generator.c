@@ -54,7 +54,7 @@ EXPORT i64 pace(struct sender *sender, i64 count, i64 group, i64 interval_ns)
 	for (i64 sent = 0; sent < count; sent += group, due_ns += interval_ns) {
 		while (read_clock() < due_ns)
 			;
-		push(sender, group);
+		push(sender, min64(group, count - sent));
 		flush(sender);
 		if (sender->outstanding > 0)
 			return sent;

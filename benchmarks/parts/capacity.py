@@ -17,7 +17,7 @@ from xskit.emulator.settings import EngineSettings, link_settings
 from xskit.units import format_size
 
 TOLERANCE = 0.10
-GROUP, INTERVAL_NS = 32, 100_000
+GROUP, INTERVAL_NS = 128, 250_000
 RING = 1 << 16
 
 
@@ -58,7 +58,8 @@ def measure(cpu: int, memory_bytes: int, packets: int, owd_s: int) -> list[Resul
             report = emulator.report().as_dict()
     forward = report["links"][0]["directions"][0]["packets"]
     kernel = {name: value for port in report["ports"] for name, value in port["kernel"].items() if value}
-    whole = forward["received"] == forward["sent"] == at_once == packets
+    none_lost = forward["received"] == forward["sent"] == packets
+    too_slow = none_lost and at_once < packets  # the sender took longer than the owd: others had its CPU
     sizes = f"{format_size(memory_bytes)} of packet memory"
     return [
         Result(
@@ -76,7 +77,7 @@ def measure(cpu: int, memory_bytes: int, packets: int, owd_s: int) -> list[Resul
             f"{at_once:,} in flight",
             f"{forward['received']:,} came, {forward['sent']:,} left",
             "all, none lost",
-            whole,
+            None if too_slow else none_lost,
             {"packets": forward, "kernel": kernel},
         ),
     ]
@@ -84,7 +85,7 @@ def measure(cpu: int, memory_bytes: int, packets: int, owd_s: int) -> list[Resul
 
 def run(cpu: int, quick: bool) -> list[Result]:
     """The lines of the table."""
-    memory_bytes, packets, owd_s = (1 << 30, 100_000, 4) if quick else (10 << 30, 1_000_000, 12)
+    memory_bytes, packets, owd_s = (1 << 30, 100_000, 4) if quick else (10 << 30, 1_000_000, 20)
     needed = memory_bytes * 5 // 4 + (1 << 30)
     available = kibibytes("/proc/meminfo", "MemAvailable")
     if available < needed:

@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 
+from clockloop import busy
 from measure import Result
 from xskit.lab.lab import Lab
 
@@ -70,7 +71,9 @@ def run(cpu: int, quick: bool) -> list[Result]:
     cold = [compile_cold() for _ in range(1 if quick else 3)]
     cold_cpu, cold_wall = (float(np.median(column)) for column in zip(*cold, strict=True))
     first_packet()
+    disturbed = busy(cpu)
     warm = float(np.median([first_packet() for _ in range(3 if quick else 9)]))
+    disturbed = busy(cpu) or disturbed
     idle = idle_share()
     return [
         Result(
@@ -88,7 +91,7 @@ def run(cpu: int, quick: bool) -> list[Result]:
             f"{warm:.2f} s",
             "",
             f"<= {WARM_LIMIT_S:.0f} s",
-            warm <= WARM_LIMIT_S,
+            None if disturbed and warm > WARM_LIMIT_S else warm <= WARM_LIMIT_S,
             {"seconds": warm},
         ),
         Result(
