@@ -23,6 +23,7 @@ __all__ = [
     "ProgramType",
     "SkBuff",
     "TcxAction",
+    "TestRunFlag",
     "UpdateFlag",
     "XdpAction",
     "XdpMd",
@@ -98,6 +99,12 @@ class ProgramFlag(IntFlag):
     """prog_flags of PROG_LOAD."""
 
     XDP_HAS_FRAGS = 1 << 5  # 5.18: the program can take multi-buffer packets
+
+
+class TestRunFlag(IntFlag):
+    """flags of PROG_TEST_RUN."""
+
+    XDP_LIVE_FRAMES = 1 << 1  # 5.18: real packets, sent and redirected as the program says
 
 
 class AttachType(IntEnum):

@@ -116,6 +116,26 @@ class Program(Handle):
         return TestResult(run.result, run.data[after:], run.data[:after], run.duration_ns)
 
 
+    def run_live(self, packet: bytes, *, ifindex: int, queue: int = 0, repeat: int, batch: int = 64) -> None:
+        """Make `repeat` real packets of these bytes, `batch` at a time, and do with each as the program says
+        (BPF_F_TEST_XDP_LIVE_FRAMES, Linux 5.18): XDP_TX sends it out of `ifindex`.
+
+        They seem to come from RX queue `queue` of `ifindex`, in the caller's network namespace.  A packet must fit one
+        page with what the kernel keeps there, about 3300 bytes, and a batch has at most 256.  The call returns when all
+        are made; those for which the way was full are lost, uncounted.
+        """
+        context = _XDP_MD.pack(0, len(packet), 0, ifindex, queue, 0)
+        try:
+            syscall.program_run_live(self.fd, packet, context, repeat=repeat, batch=batch)
+        except OSError as error:
+            raise refused(f'making packets with "{self.spec.name}"', error, why=_NO_LIVE.get(error.errno)) from None
+
+
+_NO_LIVE: dict[int | None, str] = {
+    errno.EINVAL: "live frames came with Linux 5.18, and a packet has at least 14 bytes and fits a page",
+    errno.EOPNOTSUPP: "the interface cannot send packets of XDP",
+}
+
 _REFUSALS: dict[int | None, str] = {
     errno.EINVAL: "this kernel does not know the type of program or one of its flags",
     errno.E2BIG: "it has no instructions, or more than the kernel allows",

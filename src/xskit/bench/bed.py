@@ -1,0 +1,110 @@
+"""Where a benchmark runs: the interfaces that the user names, or veth pairs made for it, in a namespace of their own.
+
+far end                  near end: under test
+[xkfar0] ---- veth ---- [xknear0]        BPF or AF_XDP at the far ends sends, drops or sends back
+[xkfar1] ---- veth ---- [xknear1]        only for forward
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from xskit.bench.settings import Case
+from xskit.errors import UsageError
+from xskit.netconf.changes import CreateNamespace, CreateVeth, SetLinkUp, SetOffload, SetPromiscuous, SetSysctl, VethEnd
+from xskit.netconf.interfaces import look
+from xskit.netconf.journal import Journal, restore_dead
+from xskit.netconf.namespaces import MissingError, inside
+
+__all__ = ["Bed", "Place"]
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Place:
+    """The interfaces of a case: those under test and, where they are ours, their other ends."""
+
+    near: tuple[str, ...]
+    far: tuple[str, ...]
+    namespace: str | None
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """The calling thread is in their namespace."""
+        with inside(self.namespace):
+            yield
+
+
+class Bed:
+    """Makes places, and takes all of them back."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[int, int, int, bool], Place] = {}
+        self._stack = ExitStack()
+        restore_dead()
+        self._journal = self._stack.enter_context(Journal.open())
+
+    def place(self, case: Case) -> Place:
+        """The place for a case; veth pairs of the same kind are made once.
+
+        Raises:
+            MissingError: there is no such interface.
+            UsageError: its MTU is too small for the packets.
+        """
+        if case.interfaces:
+            self._check(case)
+            return Place(case.interfaces, (), None)
+        gro = case.xdp == "generic"
+        key = (case.ports, max(1500, case.packet.mtu), max(case.queues) + 1, gro)
+        if key not in self._places:
+            self._places[key] = self._make(*key)
+        return self._places[key]
+
+    def _check(self, case: Case) -> None:
+        for name in case.interfaces:
+            facts = look(name)
+            if case.mode not in ("rxdrop", "l2fwd", "forward") and facts.mtu < case.packet.mtu:
+                raise UsageError(
+                    f"a packet of {case.packet_size} bytes is too long for {name}, whose MTU is {facts.mtu}",
+                    remedy=f"ip link set dev {name} mtu {case.packet.mtu}",
+                )
+            if case.mode not in ("txonly",):
+                self._journal.apply(SetPromiscuous(name))
+
+    def _make(self, ports: int, mtu: int, queues: int, gro: bool) -> Place:
+        namespace = f"xkb{os.getpid():x}x{next(_numbers)}"
+        apply = self._journal.apply
+        apply(CreateNamespace(namespace))
+        for scope in ("all", "default"):
+            with suppress(MissingError):  # a kernel without IPv6
+                apply(SetSysctl(f"net/ipv6/conf/{scope}/disable_ipv6", "1", namespace=namespace))
+        near = tuple(f"xknear{number}" for number in range(ports))
+        far = tuple(f"xkfar{number}" for number in range(ports))
+        for ends in zip(far, near, strict=True):
+            first, second = (VethEnd(name, namespace, mtu=mtu, queues=queues) for name in ends)
+            apply(CreateVeth(first, second))
+            for name in ends:
+                apply(SetLinkUp(name, True, namespace=namespace))
+        if gro:  # gives a veth without native XDP program the ring that live frames go into
+            for name in near:
+                apply(SetOffload(name, {"gro": True}, namespace=namespace))
+        return Place(near, far, namespace)
+
+    def close(self) -> None:
+        """Take everything back; twice is fine."""
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,154 @@
+"""Two sessions compared, or the cases of one: what changed, by how much, and whether that is more than noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from xskit.bench.machine import differences
+from xskit.bench.metrics import METRICS, VERDICT_METRICS
+from xskit.bench.results import Outcome, Session
+from xskit.bench.settings import Case
+from xskit.bench.statistics import LEAST, Difference, compare
+from xskit.bench.words import case_words
+from xskit.errors import UsageError
+
+__all__ = ["Comparison", "Row", "across", "sessions"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One metric of one case, before and after."""
+
+    case: str
+    metric: str
+    difference: Difference
+
+
+@dataclass
+class Comparison:
+    """All rows, and what the reader must know of where they come from."""
+
+    first: str
+    second: str
+    rows: list[Row] = field(default_factory=list)
+    machines: list[tuple[str, Any, Any]] = field(default_factory=list)
+    """Facts in which the machines differ: name, first, second."""
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def worse(self) -> bool:
+        """Something became worse."""
+        return any(row.difference.verdict == "worse" for row in self.rows)
+
+
+def sessions(
+    first: Session, second: Session, names: tuple[str, str] = ("before", "after"), *, least: float = LEAST
+) -> Comparison:
+    """Case by case, those that were asked the same; where there is none, in their order.
+
+    Raises:
+        UsageError: they have no mode in common.
+    """
+    found = Comparison(*names, machines=differences(first.machine, second.machine))
+    pairs = _matching(first.outcomes, second.outcomes)
+    if not pairs:
+        modes = [", ".join(dict.fromkeys(one.case.mode for one in side.outcomes)) for side in (first, second)]
+        raise UsageError(f"{names[0]} measured {modes[0]}, {names[1]} {modes[1]}: nothing to compare")
+    labels = _labels([one.case for one, _ in pairs])
+    for (before, after), label in zip(pairs, labels, strict=True):
+        _add(found, label, before, after, paired=False, least=least)
+        changed = _changed(before.case, after.case)
+        if changed:
+            found.remarks.append(f"{label}: the cases differ in {', '.join(changed)}")
+        if str(before.mode) != str(after.mode):
+            found.remarks.append(f"{label}: {names[0]} used {before.mode}, {names[1]} {after.mode}")
+        found.machines += [
+            (f"interface.{name}", *values)
+            for one, other in zip(before.interfaces, after.interfaces, strict=False)
+            for name, *values in differences(one, other)
+        ]
+    found.machines = list({name: (name, one, other) for name, one, other in found.machines}.values())
+    return found
+
+
+def across(session: Session, name: str, *, least: float = LEAST) -> Comparison:
+    """The cases of one session along one field of the sweep, against its first value; paired by repeat.
+
+    Raises:
+        UsageError: the field was not swept.
+    """
+    values = list(dict.fromkeys(getattr(outcome.case, name, None) for outcome in session.outcomes))
+    if len(values) < 2:
+        swept = [one.name for one in fields(Case) if len({getattr(o.case, one.name) for o in session.outcomes}) > 1]
+        raise UsageError(
+            f"{name.replace('_', '-')} has one value only in these results",
+            remedy=f"--across {swept[0].replace('_', '-')}" if swept else "give --packet-size, --mode, ... a list",
+        )
+    found = Comparison(f"{name.replace('_', '-')} {values[0]}", "each other value")
+    first = {_but(outcome.case, name): outcome for outcome in session.outcomes if _value(outcome, name) == values[0]}
+    for outcome in session.outcomes:
+        before = first.get(_but(outcome.case, name))
+        if before is None or before is outcome:
+            continue
+        label = case_words({"mode": outcome.case.mode, **_swept(session, outcome), name: _value(outcome, name)})
+        _add(found, label, before, outcome, paired=True, least=least)
+    return found
+
+
+def _value(outcome: Outcome, name: str) -> Any:
+    return getattr(outcome.case, name)
+
+
+def _swept(session: Session, outcome: Outcome) -> dict[str, Any]:
+    names = [one.name for one in fields(Case) if len({getattr(o.case, one.name) for o in session.outcomes}) > 1]
+    return {name: getattr(outcome.case, name) for name in names}
+
+
+def _but(case: Case, name: str) -> tuple[Any, ...]:
+    return tuple(getattr(case, one.name) for one in fields(Case) if one.name != name)
+
+
+def _add(found: Comparison, label: str, before: Outcome, after: Outcome, *, paired: bool, least: float) -> None:
+    for name in VERDICT_METRICS:
+        if name not in before.metrics() or name not in after.metrics():
+            continue
+        first, second = before.values(name), after.values(name)
+        together = paired
+        if paired:
+            one, other = before.by_repeat(name), after.by_repeat(name)
+            both = sorted(one.keys() & other.keys())
+            first, second = [one[number] for number in both], [other[number] for number in both]
+            together = bool(both)
+        difference = compare(first, second, better=METRICS[name].better, paired=together, least=least)
+        if difference is not None:
+            found.rows.append(Row(label, name, difference))
+
+
+def _matching(first: Sequence[Outcome], second: Sequence[Outcome]) -> list[tuple[Outcome, Outcome]]:
+    """Pairs of cases: equal ones; without any, those of the same mode in order."""
+    rest = list(second)
+    pairs = []
+    for outcome in first:
+        equal = next((other for other in rest if other.case == outcome.case), None)
+        if equal:
+            rest.remove(equal)
+            pairs.append((outcome, equal))
+    if pairs:
+        return pairs
+    return [(one, other) for one, other in zip(first, second, strict=False) if one.case.mode == other.case.mode]
+
+
+def _labels(cases: Sequence[Case]) -> list[str]:
+    names = [one.name for one in fields(Case) if len({getattr(case, one.name) for case in cases}) > 1]
+    shown = ["mode", *(name for name in names if name != "mode")]
+    return [case_words({name: getattr(case, name) for name in shown}) for case in cases]
+
+
+def _changed(before: Case, after: Case) -> list[str]:
+    return [
+        f"{one.name.replace('_', '-')} ({getattr(before, one.name)} -> {getattr(after, one.name)})"
+        for one in fields(Case)
+        if getattr(before, one.name) != getattr(after, one.name)
+    ]

@@ -1,0 +1,117 @@
+"""A comparison as text for a mail (72 columns), as Markdown, as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import textwrap
+from dataclasses import asdict
+from itertools import groupby
+from typing import Any
+
+from xskit.bench.compare import Comparison, Row
+from xskit.bench.metrics import METRICS
+from xskit.bench.words import figure
+
+__all__ = ["as_csv", "as_dict", "as_mail", "as_markdown"]
+
+WIDTH = 72
+_LINE = "  {:<17} {:>11} {:>11} {:>7}  {:<19}"
+
+
+def as_mail(found: Comparison) -> str:
+    """Plain text, no line longer than 72 columns."""
+    lines = [*_wrapped(f"{found.first} -> {found.second}: medians, difference, its 95 % interval, verdict"), ""]
+    for case, rows in groupby(found.rows, key=lambda row: row.case):
+        lines += _wrapped(case)
+        for row in rows:
+            metric, difference = METRICS[row.metric], row.difference
+            lines.append(
+                _LINE.format(
+                    metric.title,
+                    figure(metric, difference.first),
+                    figure(metric, difference.second),
+                    f"{difference.percent:+.1f}%",
+                    _interval(row),
+                ).rstrip()
+            )
+            lines.append(f"  {'':<17} {_verdict(row)}")
+        lines.append("")
+    lines += [line for remark in _remarks(found) for line in _wrapped(remark)]
+    return "\n".join(lines).rstrip()
+
+
+def as_markdown(found: Comparison) -> str:
+    """A table, and the remarks as a list."""
+    first, second = found.first.replace("|", "\\|"), found.second.replace("|", "\\|")
+    lines = [
+        f"| case | metric | {first} | {second} | change | 95 % interval | verdict |",
+        "|---|---|--:|--:|--:|---|---|",
+    ]
+    for row in found.rows:
+        metric, difference = METRICS[row.metric], row.difference
+        cells = (
+            row.case,
+            metric.title,
+            figure(metric, difference.first),
+            figure(metric, difference.second),
+            f"{difference.percent:+.1f} %",
+            _interval(row).strip("[]"),
+            f"**{difference.verdict}**" if difference.verdict in ("better", "worse") else difference.verdict,
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    remarks = _remarks(found)
+    return "\n".join([*lines, "", *(f"- {remark}" for remark in remarks)]).rstrip()
+
+
+def as_csv(found: Comparison) -> str:
+    """One line a metric; ratios are second over first."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(
+        ("case", "metric", "unit", "first", "second", "ratio", "low", "high", "paired", "runs", "runs2", "verdict")
+    )
+    for row in found.rows:
+        one = row.difference
+        numbers = (f"{value:.6g}" for value in (one.first, one.second, one.ratio, one.low, one.high))
+        unit = METRICS[row.metric].unit
+        writer.writerow((row.case, row.metric, unit, *numbers, "yes" if one.paired else "no", *one.n, one.verdict))
+    return out.getvalue().rstrip("\n")
+
+
+def as_dict(found: Comparison) -> dict[str, Any]:
+    """For JSON."""
+    return {
+        "first": found.first,
+        "second": found.second,
+        "rows": [{"case": row.case, "metric": row.metric, **asdict(row.difference)} for row in found.rows],
+        "machines_differ": [{"fact": name, "first": one, "second": other} for name, one, other in found.machines],
+        "remarks": found.remarks,
+    }
+
+
+def _interval(row: Row) -> str:
+    return f"[{(row.difference.low - 1) * 100:+.1f}%, {(row.difference.high - 1) * 100:+.1f}%]"
+
+
+def _verdict(row: Row) -> str:
+    first, second = row.difference.n
+    runs = f"{first} pairs of runs" if row.difference.paired else f"{first} and {second} runs"
+    return f"{row.difference.verdict} ({runs})"
+
+
+def _remarks(found: Comparison) -> list[str]:
+    remarks = list(found.remarks)
+    if found.machines:
+        remarks.append("WARNING: the machines differ, so the figures may differ for that reason alone:")
+        remarks += [f"{name}: {_short(one)} -> {_short(other)}" for name, one, other in found.machines]
+    return remarks
+
+
+def _short(value: object) -> str:
+    text = "nothing" if value in (None, "", []) else str(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent="    ", break_on_hyphens=False) or [""]

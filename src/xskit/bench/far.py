@@ -1,0 +1,242 @@
+"""The other ends of veth pairs: what sends to the interfaces under test, takes what they send, or sends it back.
+
+            live (BPF)                                        af-xdp
+sends       live frames, 5 to 6 times as fast                 a socket with packets that lie ready
+takes       a program that counts and drops                   a socket that compares every byte
+echoes      a program that sends back                         a socket in l2fwd
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Protocol
+
+from xskit.bench.bed import Place
+from xskit.bench.ends import End
+from xskit.bench.programs import Counting, SocketProgram, echo_program, live_program, sink_program
+from xskit.bench.settings import LIVE_PACKET_BYTES, Case, ModeName
+from xskit.bench.worker import LoopThread, pin
+from xskit.netconf.interfaces import look
+
+__all__ = ["Far", "FarCounts", "build"]
+
+LIVE_CHUNK = 8192
+"""Packets a system call: some ms, so that a stop is soon seen."""
+LIVE_BATCH = 64
+
+
+class FarCounts(dict[str, int]):
+    """What the far ends saw, by name: sent, received, corrupted, ...; sums where there are two."""
+
+    def plus(self, **counts: int) -> None:
+        """Add."""
+        for name, count in counts.items():
+            self[name] = self.get(name, 0) + count
+
+
+class Far(Protocol):
+    """One thing at a far end."""
+
+    def start(self) -> None: ...
+
+    def halt(self) -> None:
+        """Send no more, and wait until what was sent has left."""
+        ...
+
+    def count(self, counts: FarCounts) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def build(case: Case, place: Place, stack: ExitStack, cpu: int | None) -> list[Far]:
+    """What the case needs at the far ends of its place; closed with the stack. In the place's namespace.
+
+    Raises:
+        XskitError: as sockets and programs do.
+    """
+    if not place.far or case.drive == "none":
+        return []
+    live = case.drive != "af-xdp"
+    made: list[Far] = []
+
+    def add(far: Far) -> None:
+        stack.callback(far.close)
+        made.append(far)
+
+    if case.mode == "txonly":
+        add(Sink(place.far[0]) if live else Socketed("loss", place.far[0], case, cpu, sends=False))
+    elif case.mode == "latency":
+        add(Reflector(place.far[0]) if live else Socketed("l2fwd", place.far[0], case, cpu))
+    else:
+        for name in place.far[1:] if case.mode == "forward" else place.far if case.mode == "l2fwd" else ():
+            add(Sink(name) if live else Socketed("loss", name, case, cpu, sends=False))
+        add(_source(case, place, cpu))
+    return made
+
+
+def _source(case: Case, place: Place, cpu: int | None) -> Far:
+    if case.drive == "live" or (case.drive == "auto" and case.packet.length <= LIVE_PACKET_BYTES and not case.cycle_ns):
+        return LiveSource(case, place, cpu)
+    return Socketed("txonly", place.far[0], case, cpu, receives=False)
+
+
+class Sink:
+    """Counts and drops."""
+
+    def __init__(self, interface: str) -> None:
+        self._program = Counting(lambda frags: sink_program(frags=frags), look(interface).index)
+
+    def start(self) -> None:
+        """It is attached already."""
+
+    def halt(self) -> None:
+        """It sends nothing."""
+
+    def count(self, counts: FarCounts) -> None:
+        """received, received_bytes."""
+        packets, length = self._program.counts()
+        counts.plus(received=packets, received_bytes=length)
+
+    def close(self) -> None:
+        """Detach."""
+        self._program.close()
+
+
+class Reflector(Sink):
+    """Sends back."""
+
+    def __init__(self, interface: str) -> None:
+        self._program = Counting(lambda frags: echo_program(frags=frags), look(interface).index)
+
+
+class LiveSource:
+    """Makes packets in the kernel, in a thread of its own."""
+
+    def __init__(self, case: Case, place: Place, cpu: int | None) -> None:
+        packet = case.packet
+        self._data, self._cpu, self._place = packet.build(), cpu, place
+        self._cycle_ns, self._left = case.cycle_ns, case.count
+        self._chunk = case.batch if case.cycle_ns else LIVE_CHUNK
+        self._ifindex, self._queues = look(place.far[0]).index, case.queues
+        offset = packet.stamp_offset + 4 if packet.stamped else 0
+        self._program = Counting(lambda _frags: live_program(offset))
+        self._stop = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._body, name="xskit-live", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def _body(self) -> None:
+        try:
+            pin(self._cpu)
+            with self._place.inside():
+                self._work()
+        except BaseException as failure:
+            self._failure = failure
+
+    def _work(self) -> None:
+        counted, turn, due_ns = self._left > 0, 0, time.monotonic_ns()
+        while not self._stop.is_set() and (self._left > 0 or not counted):
+            if self._cycle_ns:
+                due_ns += self._cycle_ns
+                time.sleep(max(due_ns - time.monotonic_ns(), 0) / 1e9)
+            chunk = min(self._chunk, self._left) if counted else self._chunk
+            queue = self._queues[turn % len(self._queues)]
+            self._program.program.run_live(
+                self._data, ifindex=self._ifindex, queue=queue, repeat=chunk, batch=min(LIVE_BATCH, chunk)
+            )
+            self._left -= chunk
+            turn += 1
+
+    def halt(self) -> None:
+        """Raises what went wrong in the thread."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def count(self, counts: FarCounts) -> None:
+        """made: of these, those for which the way was full are lost."""
+        counts.plus(made=self._program.counts()[0])
+
+    def close(self) -> None:
+        """Stop."""
+        try:
+            self.halt()
+        finally:
+            self._program.close()
+
+
+class Socketed:
+    """A socket at the far end, in a loop of its own."""
+
+    def __init__(
+        self,
+        loop: ModeName,
+        interface: str,
+        case: Case,
+        cpu: int | None,
+        *,
+        sends: bool = True,
+        receives: bool = True,
+    ) -> None:
+        self._loop = loop
+        quiet = replace(case, drive="none", xdp="auto", poll=False, busy_poll=False, sharers=1)
+        packet = case.packet
+        checked = packet if loop == "loss" else None
+        with ExitStack() as undo:
+            program = undo.enter_context(SocketProgram(look(interface).index, "auto")) if receives else None
+            self._ends = [
+                undo.enter_context(
+                    End(
+                        interface,
+                        queue,
+                        quiet,
+                        receives=receives,
+                        sends=sends,
+                        source=packet if loop == "txonly" else None,
+                        check=checked,
+                        program=program,
+                    )
+                )
+                for queue in case.queues
+            ]
+            self._thread = LoopThread(loop, self._ends, cpu=cpu, poll=receives)
+            undo.callback(self._thread.close)
+            for end in self._ends:
+                end.admit()
+            self._thread.prepare()
+            self._stack = undo.pop_all()
+
+    def start(self) -> None:
+        """Enter the loop."""
+        self._thread.start()
+
+    def halt(self) -> None:
+        """Of a source: until all frames are back."""
+        if self._loop == "txonly":
+            self._thread.halt()
+            for end in self._ends:
+                end.wait_for_completion(1.0)
+
+    def count(self, counts: FarCounts) -> None:
+        """sent and refused of a source; received, received_bytes, corrupted and the like of what takes."""
+        for end in self._ends:
+            if self._loop == "txonly":
+                refused = end.total("refused")
+                counts.plus(sent=end.total("completed") - refused, refused=refused)
+            else:
+                counts.plus(received=end.total("received"), received_bytes=end.total("received_bytes"))
+            for check in end.checks:
+                counts.plus(corrupted=check.corrupted, unique=check.unique, duplicates=check.duplicates)
+
+    def close(self) -> None:
+        """Stop and close."""
+        self._stack.close()

@@ -1,0 +1,102 @@
+"""What all loops do between two rounds: count the time in which there was work, and wait."""
+
+from __future__ import annotations
+
+from xskit.bench.loops.records import BenchQueue, BenchWorker, queue_at
+from xskit.engine.clock import read_clock, wait
+from xskit.jit import as_i64, external, i32, inlined
+from xskit.xsk.rings import ring_at, unconsumed
+
+THREAD_CPU = 3
+"""CLOCK_THREAD_CPUTIME_ID."""
+
+LONGEST_WAIT_NS = 10_000_000
+"""So soon is a stop word seen."""
+
+_clock_gettime = external("clock_gettime", "int32", "int32", "int64")
+
+
+@inlined
+def read_any_clock(clock: int, scratch: int) -> int:
+    """Now on a clock of clock_gettime(2), in ns."""
+    _clock_gettime(i32(clock), scratch)
+    timespec = as_i64(scratch)
+    return timespec[0] * 1_000_000_000 + timespec[1]
+
+
+@inlined
+def begin(worker: BenchWorker) -> None:
+    """The loop is entered."""
+    worker.idle = 1
+    worker.started_ns = worker.looked_ns = read_clock(worker.scratch)
+
+
+@inlined
+def end(worker: BenchWorker) -> None:
+    """The loop is left."""
+    worker.stopped_ns = read_clock(worker.scratch)
+    if worker.idle == 0:
+        worker.busy_ns += worker.stopped_ns - worker.busy_since_ns
+        finish_stretch(worker)
+        worker.idle = 1
+
+
+@inlined
+def finish_stretch(worker: BenchWorker) -> None:
+    """There is no more work: CPU time since the end of the first round of it, and what was done since then."""
+    if worker.meter and worker.done > worker.stretch_done:
+        worker.metered_ns += read_any_clock(THREAD_CPU, worker.scratch) - worker.stretch_cpu_ns
+        worker.metered += worker.done - worker.stretch_done
+
+
+@inlined
+def settle(worker: BenchWorker, work: int, due_ns: int) -> bool:
+    """A round is over; True: the limit is reached. The clock is read after rounds without work only.
+
+    `due_ns`: the time at which there will be something to send, 0 where nobody knows.
+    """
+    worker.loops += 1
+    if work > 0:
+        worker.done += work
+        if worker.idle:
+            worker.idle = 0
+            worker.busy_since_ns = worker.looked_ns
+            if worker.meter:
+                worker.stretch_cpu_ns = read_any_clock(THREAD_CPU, worker.scratch)
+                worker.stretch_done = worker.done
+        return worker.limit > 0 and worker.done >= worker.limit
+    now_ns = read_clock(worker.scratch)
+    if worker.idle == 0:
+        worker.busy_ns += now_ns - worker.busy_since_ns
+        finish_stretch(worker)
+        worker.idle = 1
+    worker.looked_ns = now_ns
+    if worker.poll and may_sleep(worker):
+        sleep_ns = LONGEST_WAIT_NS
+        if due_ns > 0:
+            sleep_ns = min(sleep_ns, max(due_ns - now_ns, 0))
+        if sleep_ns > 0:
+            count_polls(worker)
+            wait(worker.descriptors, worker.descriptor_count, sleep_ns, worker.scratch)
+            worker.looked_ns = read_clock(worker.scratch)
+    return False
+
+
+@inlined
+def may_sleep(worker: BenchWorker) -> bool:
+    """Nothing lies in TX: in copy mode poll(2) would send it, and swallow what is refused."""
+    queues = as_i64(worker.queues)
+    for number in range(worker.queue_count):
+        queue = queue_at(queues[number])
+        if queue.tx != 0 and unconsumed(ring_at(queue.tx)) > 0:
+            return False
+    return True
+
+
+@inlined
+def count_polls(worker: BenchWorker) -> None:
+    """One poll(2) for all sockets."""
+    queues = as_i64(worker.queues)
+    for number in range(worker.queue_count):
+        queue: BenchQueue = queue_at(queues[number])
+        queue.polls += 1

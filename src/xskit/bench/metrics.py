@@ -1,0 +1,121 @@
+"""The figures of a run: which ones a mode has, in what unit, and whether more is better.
+
+`cpu_ns_per_packet` is CPU time of the worker's thread, the kernel's work in it included. A worker that spins is only
+metered while there is work, so it says what a packet costs even where the source is the limit; one that sleeps in
+poll(2) is metered all the time. Packets a second also depend on what drives the other end, and on everything else that
+this machine does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from xskit.bench.settings import ModeName
+
+__all__ = ["METRICS", "OF_MODE", "Metric", "Sample", "rates", "steady_from"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure: its name in JSON, what a person reads, its unit."""
+
+    name: str
+    title: str
+    unit: Literal["pps", "bit/s", "ns", "1"]
+    better: Literal["higher", "lower"]
+
+
+METRICS = {
+    one.name: one
+    for one in (
+        Metric("rx_pps", "received", "pps", "higher"),
+        Metric("tx_pps", "sent", "pps", "higher"),
+        Metric("rx_bps", "received", "bit/s", "higher"),
+        Metric("tx_bps", "sent", "bit/s", "higher"),
+        Metric("cpu_ns_per_packet", "CPU time a packet", "ns", "lower"),
+        Metric("round_trip_p50_ns", "round trip p50", "ns", "lower"),
+        Metric("round_trip_p99_ns", "round trip p99", "ns", "lower"),
+        Metric("round_trip_p999_ns", "round trip p99.9", "ns", "lower"),
+        Metric("round_trip_max_ns", "round trip max", "ns", "lower"),
+        Metric("loss", "lost", "1", "lower"),
+        Metric("reordered", "reordered", "1", "lower"),
+    )
+}
+
+_RX = ("rx_pps", "rx_bps")
+_TX = ("tx_pps", "tx_bps")
+OF_MODE: dict[ModeName, tuple[str, ...]] = {
+    "rxdrop": (*_RX, "cpu_ns_per_packet"),
+    "txonly": (*_TX, "cpu_ns_per_packet"),
+    "l2fwd": ("rx_pps", *_TX, "cpu_ns_per_packet"),
+    "forward": ("rx_pps", *_TX, "cpu_ns_per_packet"),
+    "latency": ("round_trip_p50_ns", "round_trip_p99_ns", "round_trip_p999_ns", "round_trip_max_ns"),
+    "loss": ("rx_pps", "loss", "reordered", "cpu_ns_per_packet"),
+}
+"""The first is the one that stands for the mode."""
+
+VERDICT_METRICS = ("cpu_ns_per_packet", "rx_pps", "tx_pps", "round_trip_p50_ns", "round_trip_p99_ns", "loss")
+"""Compared by default, where both sides have them: others follow from these."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Counters at one moment of a run: packets and bytes since it began; CPU and busy time summed over its workers."""
+
+    time_ns: int
+    received: int
+    received_bytes: int
+    sent: int
+    sent_bytes: int
+    cpu_ns: int
+    busy_ns: int
+    metered_ns: int
+    """CPU time of rounds with work, but the first after a pause; and the work that was done in these and in all."""
+    metered: int
+    done: int
+
+
+def steady_from(samples: Sequence[Sample]) -> int:
+    """The number of the sample from which on the run is steady: MSER, the marginal standard error rule.
+
+    Of all ways to cut off the beginning, at most half, it takes the one after which the mean of the rates is known
+    best: it minimises the squared standard error (White, "An effective truncation heuristic for bias reduction in
+    simulation output", Simulation 69, 1997).
+    """
+    steps = [
+        (after.received + after.sent - before.received - before.sent) / max(after.time_ns - before.time_ns, 1)
+        for before, after in pairwise(samples)
+    ]
+    best, found = float("inf"), 0
+    for first in range(len(steps) // 2 + 1):
+        rest = steps[first:]
+        if len(rest) < 4:
+            break
+        mean = sum(rest) / len(rest)
+        error = sum((step - mean) ** 2 for step in rest) / len(rest) ** 2
+        if error < best:
+            best, found = error, first
+    return found
+
+
+def rates(first: Sample, last: Sample, *, sleeps: bool) -> dict[str, float]:
+    """The metrics that come from two moments of a run; `sleeps` where the worker waits in poll(2)."""
+    elapsed_ns = last.time_ns - first.time_ns
+    if elapsed_ns <= 0:
+        return {}
+    received, sent = last.received - first.received, last.sent - first.sent
+    found = {
+        "rx_pps": received * 1e9 / elapsed_ns,
+        "rx_bps": (last.received_bytes - first.received_bytes) * 8e9 / elapsed_ns,
+        "tx_pps": sent * 1e9 / elapsed_ns,
+        "tx_bps": (last.sent_bytes - first.sent_bytes) * 8e9 / elapsed_ns,
+    }
+    packets, done, metered = max(received, sent), last.done - first.done, last.metered - first.metered
+    if packets > 0 and sleeps:
+        found["cpu_ns_per_packet"] = (last.cpu_ns - first.cpu_ns) / packets
+    elif packets > 0 and metered > 0:  # work is counted in frames where it is received
+        found["cpu_ns_per_packet"] = (last.metered_ns - first.metered_ns) / metered * done / packets
+    return found

@@ -1,0 +1,87 @@
+"""The packet that is sent: xdpsock's, byte for byte (bpf-examples, AF_XDP-example/xdpsock.c, gen_eth_hdr_data).
+
+    Ethernet | 802.1Q? | IPv4 10.10.10.16 -> 10.10.10.32 | UDP 4096 -> 4096 | pktgen header? | pattern ...
+                                                                              magic, number, seconds, microseconds
+A size counts the 4 bytes of checksum that a NIC puts behind a packet, as xdpsock's does: 64 is the least that Ethernet
+has, and the socket sees 60 bytes of it.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from xskit.errors import UsageError
+from xskit.xsk.headers import checksum, ethernet, ipv4, mac, pseudo_header
+
+FCS_BYTES = 4
+PKTGEN_MAGIC = 0xBE9BE955
+STAMP_BYTES = 16
+SOURCE, DESTINATION = "10.10.10.16", "10.10.10.32"
+UDP_PORT = 0x1000
+DESTINATION_MAC, SOURCE_MAC = "3c:fd:fe:9e:7f:71", "ec:b1:d7:98:3a:c0"
+PATTERN = 0x12345678
+
+_TAG_BYTES, _ETHERNET_BYTES, _IP_BYTES, _UDP_BYTES = 4, 14, 20, 8
+_PROTOCOL_UDP = 17
+
+
+@dataclass(frozen=True)
+class PacketSpec:
+    """What packets look like. Size in bytes with the NIC's checksum; `vlan` an identifier, None: no tag."""
+
+    size: int = 64
+    vlan: int | None = None
+    vlan_priority: int = 0
+    destination: str = DESTINATION_MAC
+    source: str = SOURCE_MAC
+    pattern: int = PATTERN
+    stamped: bool = False
+
+    def __post_init__(self) -> None:
+        least = max(64, self.stamp_offset + STAMP_BYTES + FCS_BYTES if self.stamped else 0)
+        if not least <= self.size <= 65_535:
+            raise UsageError(
+                f"a packet of {self.size} bytes is not to be had: {least} to 65535, with 4 bytes of checksum",
+                remedy=f"--packet-size {least}",
+            )
+        if self.vlan is not None and not 1 <= self.vlan <= 4095:
+            raise UsageError(f"VLAN {self.vlan} is not between 1 and 4095")
+        if not 0 <= self.vlan_priority <= 7:
+            raise UsageError(f"VLAN priority {self.vlan_priority} is not between 0 and 7")
+        for address in (self.destination, self.source):
+            try:
+                mac(address)
+            except ValueError:
+                raise UsageError(f"{address!r} is not a MAC address such as {DESTINATION_MAC}") from None
+
+    @property
+    def length(self) -> int:
+        """Bytes that the socket sees."""
+        return self.size - FCS_BYTES
+
+    @property
+    def mtu(self) -> int:
+        """The MTU that lets it through."""
+        return self.length - _ETHERNET_BYTES - (_TAG_BYTES if self.vlan is not None else 0)
+
+    @property
+    def stamp_offset(self) -> int:
+        """Where the pktgen header begins, or would."""
+        return _ETHERNET_BYTES + (_TAG_BYTES if self.vlan is not None else 0) + _IP_BYTES + _UDP_BYTES
+
+    def build(self) -> bytes:
+        """The packet. With a pktgen header its UDP checksum is 0, "none" (RFC 768), because number and time change."""
+        header = struct.pack("!IIII", PKTGEN_MAGIC, 0, 0, 0) if self.stamped else b""
+        room = self.length - self.stamp_offset - len(header)
+        word = (self.pattern & 0xFFFF_FFFF).to_bytes(4, "big")
+        payload = header + (word * (room // 4 + 1))[:room]
+        length = _UDP_BYTES + len(payload)
+        bare = struct.pack("!HHHH", UDP_PORT, UDP_PORT, length, 0) + payload
+        value = 0
+        if not self.stamped:
+            value = checksum(pseudo_header(SOURCE, DESTINATION, _PROTOCOL_UDP, length) + bare) or 0xFFFF
+        datagram = struct.pack("!HHHH", UDP_PORT, UDP_PORT, length, value) + payload
+        inner = ipv4(datagram, SOURCE, DESTINATION)
+        tag = None if self.vlan is None else self.vlan | self.vlan_priority << 13
+        return ethernet(inner, self.source, self.destination, vlan=tag)

@@ -1,0 +1,222 @@
+"""The XDP programs of the benchmarks, and how they are attached.
+
+sockets   to the AF_XDP sockets of the packet's queue: nothing else, as libxdp's own program, so that figures compare
+sink      counts and drops: the far end of what sends
+echo      swaps the MAC addresses and sends back: the far end of latency
+live      makes every packet go out (with BPF_F_TEST_XDP_LIVE_FRAMES): the far end of what receives
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from xskit.abi.bpf import Helper, MapType, XdpAction, XdpMd
+from xskit.bpf.asm import R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, U16, U32, U64, Assembler
+from xskit.bpf.attach import BpfLink, Mode, attach
+from xskit.bpf.errors import AttachError
+from xskit.bpf.map import Map, MapSpec
+from xskit.bpf.probe import Feature, available
+from xskit.bpf.program import Program, ProgramSpec
+from xskit.xsk.opening import Mode as Rung
+
+__all__ = ["Counting", "SocketProgram", "attach_best", "echo_program", "live_program", "sink_program"]
+
+_SOCKETS, _TURN, _COUNTS = "sockets", "turn", "counts"
+
+QUEUES = 64
+"""The highest queue number that packets are taken from, and one more."""
+
+
+def sockets_program(sharers: int, *, frags: bool) -> ProgramSpec:
+    """To the socket of the packet's queue; where `sharers` sockets have one queue, to each in turn."""
+    a = Assembler()
+    a.load(R7, R1, XdpMd.RX_QUEUE_INDEX, U32)
+    if sharers > 1:
+        a.store(R10, -4, 0, U32)
+        a.load_map(R1, _TURN)
+        a.mov(R2, R10)
+        a.alu(R2, "+=", -4)
+        a.call(Helper.MAP_LOOKUP_ELEM)
+        a.jump_if(R0, "==", 0, "pass")
+        a.load(R8, R0, 0, U64)
+        a.mov(R2, R8)
+        a.alu(R2, "+=", 1)
+        a.store(R0, 0, R2, U64)
+        a.alu(R8, "%=", sharers)
+        a.alu(R7, "*=", sharers)
+        a.alu(R7, "+=", R8)
+    a.mov(R2, R7)
+    a.load_map(R1, _SOCKETS)
+    a.mov(R3, XdpAction.PASS)
+    a.call(Helper.REDIRECT_MAP)
+    a.exit()
+    if sharers > 1:
+        a.label("pass")
+        a.returns(XdpAction.PASS)
+    return ProgramSpec("xk_sockets", a.assemble(), frags=frags)
+
+
+def _count(a: Assembler) -> None:
+    """Packets and bytes; needs the context in R6, leaves data in R7 and data_end in R8. Per CPU: no atomics needed."""
+    a.load(R7, R6, XdpMd.DATA, U32)
+    a.load(R8, R6, XdpMd.DATA_END, U32)
+    a.store(R10, -4, 0, U32)
+    a.load_map(R1, _COUNTS)
+    a.mov(R2, R10)
+    a.alu(R2, "+=", -4)
+    a.call(Helper.MAP_LOOKUP_ELEM)
+    a.jump_if(R0, "==", 0, "out")
+    a.load(R9, R0, 0, U64)
+    a.alu(R9, "+=", 1)
+    a.store(R0, 0, R9, U64)
+    a.mov(R1, R8)
+    a.alu(R1, "-=", R7)
+    a.load(R2, R0, 8, U64)
+    a.alu(R2, "+=", R1)
+    a.store(R0, 8, R2, U64)
+
+
+def sink_program(*, frags: bool) -> ProgramSpec:
+    """Counts (of a multi-buffer packet, the bytes of the first buffer) and drops."""
+    a = Assembler()
+    a.mov(R6, R1)
+    _count(a)
+    a.label("out")
+    a.returns(XdpAction.DROP)
+    return ProgramSpec("xk_sink", a.assemble(), frags=frags)
+
+
+def echo_program(*, frags: bool) -> ProgramSpec:
+    """Counts, swaps the MAC addresses, and sends back where it came from."""
+    a = Assembler()
+    a.mov(R6, R1)
+    _count(a)
+    a.mov(R2, R7)
+    a.alu(R2, "+=", 14)
+    a.jump_if(R2, ">", R8, "out")
+    for at in (0, 2, 4):
+        a.load(R3, R7, at, U16)
+        a.load(R4, R7, at + 6, U16)
+        a.store(R7, at, R4, U16)
+        a.store(R7, at + 6, R3, U16)
+    a.returns(XdpAction.TX)
+    a.label("out")
+    a.returns(XdpAction.DROP)
+    return ProgramSpec("xk_echo", a.assemble(), frags=frags)
+
+
+def live_program(number_offset: int) -> ProgramSpec:
+    """Counts and sends; with `number_offset` the packet gets its number there, 32 bits in network order, from 0 on."""
+    a = Assembler()
+    a.mov(R6, R1)
+    _count(a)
+    if number_offset:
+        a.mov(R2, R7)
+        a.alu(R2, "+=", number_offset + 4)
+        a.jump_if(R2, ">", R8, "out")
+        a.alu(R9, "-=", 1)
+        a.big_endian(R9, 32)
+        a.store(R7, number_offset, R9, U32)
+    a.label("out")
+    a.returns(XdpAction.TX)
+    return ProgramSpec("xk_live", a.assemble())
+
+
+def attach_best(program: Program, ifindex: int, rung: Rung) -> tuple[BpfLink, Mode, list[str]]:
+    """Attach natively, or where only that works or is asked for, generically; the sentences say why not natively.
+
+    Raises:
+        AttachError: neither works; of two failures, the native one's.
+    """
+    if rung == "generic":
+        return attach(program, ifindex, Mode.GENERIC), Mode.GENERIC, []
+    try:
+        return attach(program, ifindex, Mode.NATIVE), Mode.NATIVE, []
+    except AttachError as native:
+        if rung != "auto":
+            raise
+        try:
+            return attach(program, ifindex, Mode.GENERIC), Mode.GENERIC, [f"native: {native.cause}"]
+        except AttachError:
+            raise native from None
+
+
+class _Closing:
+    """Closes what it is made of, newest first; twice is fine."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+
+    def close(self) -> None:
+        """Detach and unload."""
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class SocketProgram(_Closing):
+    """The program that gives packets to sockets, attached to one interface of the calling thread's namespace.
+
+    Attributes:
+        mode: where it runs.
+        why: why not natively.
+    """
+
+    def __init__(self, ifindex: int, rung: Rung, sharers: int = 1) -> None:
+        with ExitStack() as undo:
+            self._sharers = sharers
+            entries = QUEUES * sharers
+            self._sockets = undo.enter_context(Map.create(MapSpec("xk_sockets", MapType.XSKMAP, 4, 4, entries)))
+            turn = undo.enter_context(Map.create(MapSpec("xk_turn", MapType.PERCPU_ARRAY, 4, 8, 1)))
+            spec = sockets_program(sharers, frags=available(Feature.XDP_FRAGS))
+            program = undo.enter_context(Program.load(spec, {_SOCKETS: self._sockets, _TURN: turn}))
+            link, self.mode, self.why = attach_best(program, ifindex, rung)
+            undo.callback(link.close)
+            super().__init__(undo.pop_all())
+
+    def register(self, queue: int, sharer: int, socket_fd: int) -> None:
+        """From now on the queue's packets, or its share of them, go to this bound socket."""
+        self._sockets.set(queue * self._sharers + sharer, socket_fd)
+
+    def unregister(self, queue: int, sharer: int) -> None:
+        """No longer."""
+        if not self._sockets.closed:
+            self._sockets.delete(queue * self._sharers + sharer)
+
+
+class Counting(_Closing):
+    """A program that counts what it sees; with `ifindex`, attached natively where that works."""
+
+    def __init__(self, make: Callable[[bool], ProgramSpec], ifindex: int | None = None) -> None:
+        with ExitStack() as undo:
+            spec = MapSpec("xk_counts", MapType.PERCPU_ARRAY, 4, 16, 1)
+            self._counts = undo.enter_context(Map.create(spec))
+            self.program = undo.enter_context(Program.load(make(available(Feature.XDP_FRAGS)), {_COUNTS: self._counts}))
+            if ifindex is not None:
+                link, _, _ = attach_best(self.program, ifindex, "auto")
+                undo.callback(link.close)
+            self._last: tuple[int, int] | None = None
+            super().__init__(undo.pop_all())
+
+    def counts(self) -> tuple[int, int]:
+        """(packets, bytes) over all CPUs; after close, as they were then."""
+        if self._last is not None:
+            return self._last
+        values = self._counts.get_per_cpu(0) or []
+        packets = sum(int.from_bytes(raw[:8], sys.byteorder) for raw in values)
+        return packets, sum(int.from_bytes(raw[8:], sys.byteorder) for raw in values)
+
+    def close(self) -> None:
+        """Detach and unload."""
+        self._last = self.counts()
+        super().close()

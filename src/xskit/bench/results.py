@@ -1,0 +1,198 @@
+"""What came out: runs, cases, and the whole session, as JSON and back.
+
+Session   machine, versions, command, conditions
+  Outcome   one case: the mode really in use, its runs
+    Run       one run: samples, counters, metrics
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from xskit.bench.metrics import OF_MODE, Sample
+from xskit.bench.settings import Case, distinguishing
+from xskit.bench.statistics import Spread, spread
+from xskit.errors import XskitError
+
+__all__ = ["SCHEMA", "FileError", "ModeInUse", "Outcome", "Run", "Session"]
+
+SCHEMA = 1
+
+_NUMBERS = re.compile(r"\[([-+0-9.eE,\s]+)\]")
+"""A list of numbers: put on one line."""
+
+
+class FileError(XskitError):
+    """A file of results cannot be read or written."""
+
+
+@dataclass
+class ModeInUse:
+    """What was really got, which need not be what was asked for."""
+
+    xdp: str
+    """native, generic, or none where nothing is received."""
+    zero_copy: bool
+    multi_buffer: bool
+    transmit_budget: int | None
+    why: list[str] = field(default_factory=list)
+    """Why better was not to be had, a sentence each."""
+
+    def __str__(self) -> str:
+        parts = [self.xdp] if self.xdp != "none" else []
+        return ", ".join([*parts, "zero copy" if self.zero_copy else "copy"])
+
+
+@dataclass
+class Run:
+    """One run of a case. Counters are those of the whole run, metrics those of its steady part."""
+
+    repeat: int
+    started: str
+    seconds: float
+    metrics: dict[str, float]
+    counts: dict[str, int]
+    """Of the sockets: received, received_bytes, received_frames, sent, sent_bytes, refused."""
+    kernel: dict[str, int]
+    """XDP_STATISTICS."""
+    calls: dict[str, int]
+    """System calls, under xdpsock's names."""
+    far: dict[str, int]
+    cpu_ns: int
+    busy_ns: int
+    warm_up_seconds: float
+    samples: list[Sample]
+    histogram: dict[str, int] = field(default_factory=dict)
+    """Round trips: bucket number -> count (engine/histogram.py)."""
+    details: dict[str, float] = field(default_factory=dict)
+    """Of loss, latency and cycles."""
+    interrupts: int | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Outcome:
+    """All runs of one case."""
+
+    case: Case
+    mode: ModeInUse
+    interfaces: list[dict[str, Any]] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+
+    def values(self, metric: str) -> list[float]:
+        """One value a run; runs that have none are left out."""
+        return [run.metrics[metric] for run in self.runs if metric in run.metrics]
+
+    def by_repeat(self, metric: str) -> dict[int, float]:
+        """Repeat -> value."""
+        return {run.repeat: run.metrics[metric] for run in self.runs if metric in run.metrics}
+
+    def spread(self, metric: str) -> Spread | None:
+        """Median, interval, outliers; None without values."""
+        values = self.values(metric)
+        return spread(values) if values else None
+
+    def metrics(self) -> list[str]:
+        """The mode's metrics that have values."""
+        return [name for name in OF_MODE[self.case.mode] if self.values(name)]
+
+
+@dataclass
+class Session:
+    """Everything that one command measured."""
+
+    machine: dict[str, Any]
+    command: list[str]
+    conditions: dict[str, Any]
+    started: str
+    outcomes: list[Outcome] = field(default_factory=list)
+    seconds: float = 0.0
+    interrupted: bool = False
+    schema: int = SCHEMA
+
+    def labels(self) -> list[dict[str, Any]]:
+        """What tells the cases apart, a dictionary each: the mode, and every field in which they differ."""
+        names = distinguishing([outcome.case for outcome in self.outcomes])
+        shown = ["mode", *(name for name in names if name != "mode")]
+        return [{name: getattr(outcome.case, name) for name in shown} for outcome in self.outcomes]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: what was measured, and the summary of each metric beside it."""
+        cases = []
+        for outcome in self.outcomes:
+            summary = {name: asdict(found) for name in outcome.metrics() if (found := outcome.spread(name))}
+            cases.append(
+                {
+                    "case": outcome.case.as_dict(),
+                    "mode_in_use": asdict(outcome.mode),
+                    "interfaces": outcome.interfaces,
+                    "summary": summary,
+                    "runs": [{**asdict(run), "samples": _columns(run.samples)} for run in outcome.runs],
+                }
+            )
+        own = {"schema": self.schema, "kind": "xskit bench", "started": self.started, "seconds": self.seconds}
+        own["interrupted"] = self.interrupted
+        return {
+            **own,
+            "command": self.command,
+            "conditions": self.conditions,
+            "machine": self.machine,
+            "cases": cases,
+        }
+
+    def to_json(self) -> str:
+        """Text that `from_json` reads."""
+        return _NUMBERS.sub(
+            lambda found: f"[{' '.join(found[1].split())}]", json.dumps(self.as_dict(), indent=1, allow_nan=False)
+        )
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Session:
+        """Raises KeyError, TypeError or ValueError where it is not what as_dict gave."""
+        if values["kind"] != "xskit bench" or values["schema"] > SCHEMA:
+            raise ValueError("another schema")
+        outcomes = []
+        for found in values["cases"]:
+            runs = []
+            for run in found["runs"]:
+                names, columns = run["samples"].keys(), run["samples"].values()
+                samples = [Sample(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+                runs.append(Run(**{**run, "samples": samples}))
+            mode = ModeInUse(**found["mode_in_use"])
+            outcomes.append(Outcome(Case.from_dict(found["case"]), mode, found["interfaces"], runs))
+        return cls(
+            machine=values["machine"],
+            command=values["command"],
+            conditions=values["conditions"],
+            started=values["started"],
+            seconds=values["seconds"],
+            interrupted=values["interrupted"],
+            outcomes=outcomes,
+        )
+
+    @classmethod
+    def load(cls, path: Path) -> Session:
+        """Read a file that --json wrote.
+
+        Raises:
+            FileError: there is none, or it is something else.
+        """
+        try:
+            return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        except OSError as error:
+            raise FileError(f"{path} cannot be read: {error.strerror}", remedy=f"ls -l {path}") from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileError(
+                f"{path} is not what xskit bench --json writes, or a later version wrote it",
+                remedy=f"xskit bench rxdrop --json > {path}",
+            ) from error
+
+
+def _columns(samples: Sequence[Sample]) -> dict[str, list[int]]:
+    """A list for each field."""
+    return {one.name: [getattr(sample, one.name) for sample in samples] for one in fields(Sample)}

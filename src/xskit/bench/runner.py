@@ -1,0 +1,316 @@
+"""One run of one case: sockets and far ends opened, loops started, counters sampled, everything closed.
+
+open -> prepare (compile, pin) -> start -> sample ... sample -> far ends stop -> drain -> stop -> read the books
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import astuple, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from xskit.abi.xdp import Statistics
+from xskit.bench import far as far_ends
+from xskit.bench.bed import Place
+from xskit.bench.ends import End, memory
+from xskit.bench.interrupts import Interrupts
+from xskit.bench.metrics import OF_MODE, Sample, rates, steady_from
+from xskit.bench.notes import explain_silence, notes
+from xskit.bench.programs import SocketProgram
+from xskit.bench.results import ModeInUse, Run
+from xskit.bench.settings import Case, Conditions
+from xskit.bench.worker import LoopThread
+from xskit.engine import histogram
+from xskit.netconf.interfaces import look
+from xskit.xsk.socket import Socket
+
+__all__ = ["Observer", "Running", "run_once"]
+
+MOST_SAMPLES = 4096
+
+DRAIN_S = 0.005
+"""When nothing has come for so long, nothing is on its way any more."""
+
+CALLS = {
+    "rx empty polls": "empty_polls",
+    "fill fail polls": "fill_fails",
+    "copy tx sendtos": "copy_kicks",
+    "tx wakeup sendtos": "wakeups",
+    "opt polls": "polls",
+}
+
+
+@dataclass
+class Running:
+    """A run as an observer sees it while it goes on."""
+
+    case: Case
+    mode: ModeInUse
+    repeat: int
+    ends: list[End]
+    samples: list[Sample]
+    interrupts: Interrupts | None
+    interrupted: bool = False
+    over: bool = False
+    """The loops have stopped; the sockets are still open."""
+
+    def kernel(self, number: int | None = None) -> Statistics:
+        """XDP_STATISTICS now, of one socket or of all."""
+        sockets = self.sockets() if number is None else [self.sockets()[number]]
+        found = [opened.statistics() for opened in sockets]
+        return Statistics(*(sum(values) for values in zip(*map(astuple, found), strict=True)))
+
+    def sockets(self) -> list[Socket]:
+        """All of them, in order."""
+        return [opened for end in self.ends for opened in end.sockets]
+
+
+Observer = Callable[[Running], None]
+
+
+def run_once(
+    case: Case, place: Place, conditions: Conditions, repeat: int = 0, observe: Observer | None = None
+) -> tuple[Run, Running]:
+    """Do it. `observe` is called after every sample, and once more when the run is over. Ctrl-C only ends the run.
+
+    Raises:
+        XskitError: a socket or a program cannot be had, or a worker failed.
+    """
+    cpus, drive_cpu = _cpus(conditions)
+    with place.inside(), ExitStack() as stack:
+        ends, mode = _open(case, place, stack)
+        far = far_ends.build(case, place, stack, drive_cpu)
+        workers = _workers(case, conditions, ends, cpus)
+        for worker in workers:
+            stack.callback(worker.close)
+            worker.prepare()
+        interrupts = Interrupts(conditions.interrupts) if conditions.interrupts else None
+        running = Running(case, mode, repeat, ends, [], interrupts)
+        for end in ends:
+            end.admit()
+        started = datetime.now(UTC).isoformat(timespec="milliseconds")
+        for worker in workers:
+            worker.start()
+        for one in far:
+            one.start()
+        _watch(running, workers, conditions, observe)
+        _finish(ends, workers, far, conditions)
+        running.over = True
+        if observe:
+            observe(running)
+        counts = far_ends.FarCounts()
+        for one in far:
+            one.count(counts)
+        return _book(running, workers, counts, started), running
+
+
+def _cpus(conditions: Conditions) -> tuple[list[int], int | None]:
+    """CPUs for the workers, and the one for what drives the other end."""
+    allowed = sorted(os.sched_getaffinity(0))
+    workers = list(conditions.cpus) or allowed[::-1]
+    drive = conditions.drive_cpu
+    if drive is None:
+        others = [cpu for cpu in allowed if cpu != workers[0]]
+        drive = others[0] if others else allowed[0]
+    return workers, drive
+
+
+def _open(case: Case, place: Place, stack: ExitStack) -> tuple[list[End], ModeInUse]:
+    """The ends under test, in the order in which workers take them."""
+    sends_itself = case.mode in ("txonly", "latency") or (case.mode == "loss" and not place.far)
+    numbered = case.packet
+    shared = stack.enter_context(memory(case, 2 * case.frames)) if case.mode == "forward" else None
+    ends: list[End] = []
+    programs: list[SocketProgram] = []
+    for position, name in enumerate(place.near):
+        receives = case.mode != "txonly" and not (case.mode == "loss" and len(place.near) == 2 and position == 0)
+        sends = case.mode in ("l2fwd", "forward") or (sends_itself and position == 0)
+        program = None
+        if receives:
+            program = stack.enter_context(SocketProgram(look(name).index, case.xdp, case.sharers))
+            programs.append(program)
+        for queue in case.queues:
+            end = End(
+                name,
+                queue,
+                case,
+                receives=receives,
+                sends=sends,
+                source=numbered if sends_itself and position == 0 else None,
+                check=numbered if case.mode == "loss" and receives else None,
+                echo=case.mode == "latency",
+                program=program,
+                umem=shared,
+                first=position * case.frames,
+            )
+            ends.append(stack.enter_context(end))
+    first = ends[-1].sockets[0]
+    why = list(dict.fromkeys([*(why for program in programs for why in program.why), *first.why]))
+    xdp = str(programs[0].mode) if programs else "none"
+    return ends, ModeInUse(xdp, first.zero_copy, first.multi_buffer, first.transmit_budget, why)
+
+
+def _workers(case: Case, conditions: Conditions, ends: Sequence[End], cpus: Sequence[int]) -> list[LoopThread]:
+    """One for each queue; it has the queue's ends of all interfaces."""
+    share, rest = divmod(case.count, len(case.queues))
+    made = []
+    for number, queue in enumerate(case.queues):
+        mine = [end for end in ends if end.queue == queue]
+        limit = share + (number < rest) if case.mode not in ("txonly", "loss") else 0
+        made.append(
+            LoopThread(
+                case.mode,
+                mine,
+                cpu=cpus[number % len(cpus)],
+                poll=case.poll,
+                limit=limit,
+                priority=conditions.priority,
+                reduce_capabilities=conditions.reduce_capabilities,
+            )
+        )
+    return made
+
+
+_METER = ("cpu_ns", "busy_ns", "metered_ns", "metered", "done")
+
+
+def _sample(ends: Sequence[End], workers: Sequence[LoopThread]) -> Sample:
+    def total(name: str) -> int:
+        return sum(end.total(name) for end in ends)
+
+    time_ns = time.monotonic_ns()
+    meters = [astuple(worker.meter()) for worker in workers]
+    sent = max(total("completed") - total("refused"), 0)
+    submitted = total("submitted")
+    return Sample(
+        time_ns=time_ns,
+        received=total("received"),
+        received_bytes=total("received_bytes"),
+        sent=sent,
+        sent_bytes=total("submitted_bytes") * sent // submitted if submitted else 0,
+        **{name: sum(values) for name, values in zip(_METER, zip(*meters, strict=True), strict=True)},
+    )
+
+
+def _watch(running: Running, workers: list[LoopThread], conditions: Conditions, observe: Observer | None) -> None:
+    """Until the time is over, all loops have ended by themselves, or somebody pressed Ctrl-C."""
+    step_ns = round(conditions.step * 1e9)
+    begin_ns = due_ns = time.monotonic_ns()
+    end_ns = begin_ns + round(conditions.duration * 1e9)
+    try:
+        while True:
+            running.samples.append(_sample(running.ends, workers))
+            if len(running.samples) > MOST_SAMPLES:
+                del running.samples[1:-1:2]
+            if observe:
+                observe(running)
+            if due_ns >= end_ns or not any(worker.running for worker in workers):
+                return
+            due_ns += step_ns
+            while (left_ns := due_ns - time.monotonic_ns()) > 0 and any(worker.running for worker in workers):
+                next(worker for worker in workers if worker.running).join(left_ns / 1e9)
+    except KeyboardInterrupt:
+        running.interrupted = True
+        running.samples.append(_sample(running.ends, workers))
+
+
+def _finish(ends: list[End], workers: list[LoopThread], far: Sequence[far_ends.Far], conditions: Conditions) -> None:
+    """Stop the sources, let everything arrive, stop the loops."""
+    deadline = time.monotonic() + conditions.retries
+    for one in far:
+        one.halt()
+    for worker in workers:
+        worker.halt()
+    seen = -1
+    while (now := sum(end.total("received") for end in ends)) != seen and time.monotonic() < deadline:
+        seen = now
+        time.sleep(DRAIN_S)
+    for end in ends:
+        end.wait_for_completion(max(deadline - time.monotonic(), DRAIN_S))
+    for worker in workers:
+        worker.stop()
+
+
+def _book(running: Running, workers: list[LoopThread], far: far_ends.FarCounts, started: str) -> Run:
+    case, samples = running.case, running.samples
+    last = _sample(running.ends, workers)
+    first = steady_from(samples)
+    metrics = rates(samples[first], samples[-1], sleeps=case.poll)
+    kernel = running.kernel()
+    details, counts = _details(running, last, far)
+    metrics |= {name: value for name, value in details.items() if name in OF_MODE[case.mode]}
+    run = Run(
+        repeat=running.repeat,
+        started=started,
+        seconds=(samples[-1].time_ns - samples[0].time_ns) / 1e9,
+        metrics={name: metrics[name] for name in OF_MODE[case.mode] if name in metrics},
+        counts=counts,
+        kernel={name: int(value) for name, value in zip(_KERNEL, astuple(kernel), strict=True)},
+        calls={title: sum(end.total(name) for end in running.ends) for title, name in CALLS.items()},
+        far=dict(far),
+        cpu_ns=last.cpu_ns,
+        busy_ns=last.busy_ns,
+        warm_up_seconds=(samples[first].time_ns - samples[0].time_ns) / 1e9,
+        samples=[replace(sample, time_ns=sample.time_ns - samples[0].time_ns) for sample in samples],
+        details={name: value for name, value in details.items() if name not in metrics},
+        interrupts=running.interrupts.count() if running.interrupts else None,
+    )
+    if case.mode == "latency":
+        buckets = _round_trips(running.ends)
+        run.histogram = {str(at): int(buckets[at]) for at in np.flatnonzero(buckets)}
+    run.notes = notes(case, run)
+    if not (run.counts["received"] or run.counts["sent"]):
+        run.notes += explain_silence(case, run, [end.sockets[0].interface for end in running.ends])
+    return run
+
+
+_KERNEL = ("rx_dropped", "rx_invalid", "tx_invalid", "rx_ring_full", "fill_ring_empty", "tx_ring_empty")
+
+
+def _round_trips(ends: Sequence[End]) -> np.ndarray[Any, Any]:
+    total: np.ndarray[Any, Any] = np.sum([end.histogram() for end in ends], axis=0)
+    return total
+
+
+def _details(running: Running, last: Sample, far: far_ends.FarCounts) -> tuple[dict[str, float], dict[str, int]]:
+    """Figures that only some modes have, and the counters of the sockets."""
+    ends, case = running.ends, running.case
+    counts = {"received": last.received, "received_bytes": last.received_bytes}
+    counts |= {"received_frames": sum(end.total("received_frames") for end in ends)}
+    counts |= {"sent": last.sent, "sent_bytes": last.sent_bytes}
+    counts |= {"refused": sum(end.total("refused") for end in ends)}
+    counts |= {"unfinished": sum(end.total("outstanding") for end in ends)}
+    details: dict[str, float] = {}
+    if case.mode == "latency":
+        echoes = [echo for end in ends for echo in end.echoes]
+        counts |= {name: sum(int(getattr(echo, name)) for echo in echoes) for name in ("count", "lost", "strangers")}
+        counts["round_trips"] = counts.pop("count")
+        if counts["round_trips"]:
+            buckets = _round_trips(ends)
+            p50, p99, p999 = histogram.quantiles(buckets, (0.5, 0.99, 0.999))
+            details = {"round_trip_p50_ns": p50 or 0, "round_trip_p99_ns": p99 or 0, "round_trip_p999_ns": p999 or 0}
+            details["round_trip_max_ns"] = max(echo.max_ns for echo in echoes)
+            details["round_trip_min_ns"] = min(echo.min_ns for echo in echoes if echo.count)
+            details["round_trip_mean_ns"] = sum(echo.sum_ns for echo in echoes) / counts["round_trips"]
+    if case.mode == "loss":
+        checks = [check for end in ends for check in end.checks]
+        names = ("unique", "duplicates", "reordered", "corrupted")
+        counts |= {name: sum(int(getattr(check, name)) for check in checks) for name in names}
+        sent = last.sent or far.get("sent") or far.get("made", 0)
+        counts["lost"] = max(sent - counts["unique"] - counts["corrupted"], 0)
+        if sent:
+            details = {"loss": counts["lost"] / sent, "reordered": counts["reordered"] / sent}
+    sources = [source for end in ends for source in end.sources if source.cycles]
+    if sources:
+        cycles = sum(source.cycles for source in sources)
+        details["cycles"] = cycles
+        details["late_min_ns"] = min(source.late_min_ns for source in sources)
+        details["late_max_ns"] = max(source.late_max_ns for source in sources)
+        details["late_mean_ns"] = sum(source.late_sum_ns for source in sources) / cycles
+    return details, counts

@@ -1,0 +1,79 @@
+"""All runs of all cases: in turns, so that what disturbs the machine for a while disturbs all of them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from xskit.bench.bed import Bed
+from xskit.bench.machine import describe_interface, describe_machine
+from xskit.bench.metrics import OF_MODE
+from xskit.bench.results import Outcome, Session
+from xskit.bench.runner import Observer, run_once
+from xskit.bench.settings import Case, Conditions
+
+__all__ = ["measure"]
+
+
+def measure(
+    cases: Sequence[Case],
+    conditions: Conditions | None = None,
+    *,
+    observe: Observer | None = None,
+    on_run: Callable[[Session], None] | None = None,
+    command: Sequence[str] = (),
+) -> Session:
+    """Measure cases. Veth pairs that are made for them are taken back at the end. Ctrl-C ends it, with what was
+    measured so far.
+
+    Args:
+        cases: what; those without interfaces run on veth pairs.
+        conditions: how; one run of a second each, seven times, when left out.
+        observe: called several times in each run.
+        on_run: called after each run with what there is so far.
+        command: kept in the results.
+
+    Raises:
+        XskitError: a case cannot be run.
+    """
+    asked = conditions or Conditions()
+    begun = time.monotonic()
+    session = Session(
+        machine=describe_machine(),
+        command=list(command) or sys.argv,
+        conditions=asked.as_dict(),
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    with Bed() as bed:
+        repeat = 0
+        while repeat < (asked.most if asked.until else asked.repeat):
+            for number, case in enumerate(cases):
+                if repeat >= asked.repeat and _narrow(session.outcomes[number], asked.until):
+                    continue
+                place = bed.place(case)
+                run, running = run_once(case, place, asked, repeat, observe)
+                if number == len(session.outcomes):
+                    with place.inside():
+                        facts = [describe_interface(name, running.mode) for name in place.near]
+                    session.outcomes.append(Outcome(case, running.mode, facts))
+                session.outcomes[number].runs.append(run)
+                session.seconds = round(time.monotonic() - begun, 3)
+                if on_run:
+                    on_run(session)
+                if running.interrupted:
+                    session.interrupted = True
+                    return session
+            repeat += 1
+            if repeat >= asked.repeat and all(_narrow(outcome, asked.until) for outcome in session.outcomes):
+                break
+    return session
+
+
+def _narrow(outcome: Outcome, until: float | None) -> bool:
+    """Whether the interval of the mode's first metric is narrow enough."""
+    if until is None:
+        return True
+    found = outcome.spread(OF_MODE[outcome.case.mode][0])
+    return found is not None and found.width is not None and found.width <= until

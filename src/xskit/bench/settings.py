@@ -1,0 +1,226 @@
+"""What is asked of a benchmark: a Case is one combination of all that can be swept, Conditions hold for all of them."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+from xskit.bench.packet import DESTINATION_MAC, PATTERN, SOURCE_MAC, PacketSpec
+from xskit.errors import UsageError
+from xskit.xsk.opening import Mode as Rung
+from xskit.xsk.traffic import MOST_FRAMES
+
+__all__ = ["MODES", "Case", "Conditions", "DriveKind", "ModeName", "sweep"]
+
+ModeName = Literal["rxdrop", "txonly", "l2fwd", "forward", "latency", "loss"]
+MODES: tuple[ModeName, ...] = get_args(ModeName)
+
+DriveKind = Literal["auto", "live", "af-xdp", "none"]
+"""What works at the other end of a veth pair made for the benchmark: BPF programs and live frames, or AF_XDP."""
+
+CLOCKS = {
+    "MONOTONIC": time.CLOCK_MONOTONIC,
+    "REALTIME": time.CLOCK_REALTIME,
+    "TAI": time.CLOCK_TAI,
+    "BOOTTIME": time.CLOCK_BOOTTIME,
+}
+
+LIVE_PACKET_BYTES = 3300
+"""A live frame must fit a page with what the kernel keeps there (net/bpf/test_run.c)."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to measure. Sizes in bytes, `packet_size` with the NIC's checksum, rings in entries.
+
+    Raises:
+        UsageError: an impossible value.
+    """
+
+    mode: ModeName
+    interfaces: tuple[str, ...] = ()
+    """One, or two for forward and loss; none: a veth pair each is made."""
+    queues: tuple[int, ...] = (0,)
+    xdp: Rung = "auto"
+    packet_size: int = 64
+    frame_size: int = 4096
+    frames: int = 4096
+    ring: int = 2048
+    batch: int = 64
+    poll: bool = False
+    busy_poll: bool = False
+    need_wakeup: bool = True
+    unaligned: bool = False
+    hugetlb: bool = False
+    multi_buffer: bool = False
+    sharers: int = 1
+    """Sockets on each queue, which get its packets in turn."""
+    count: int = 0
+    """Packets to send, or to receive; 0: until the time is over."""
+    cycle_ns: int = 0
+    vlan: int | None = None
+    vlan_priority: int = 0
+    destination_mac: str = DESTINATION_MAC
+    source_mac: str = SOURCE_MAC
+    pattern: int = PATTERN
+    stamped: bool = False
+    clock: str = "MONOTONIC"
+    drive: DriveKind = "auto"
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise UsageError(f"there is no mode {self.mode!r}: choose from {', '.join(MODES)}")
+        most = 2 if self.mode in ("forward", "loss") else 1
+        if len(self.interfaces) > most or (self.mode == "forward" and len(self.interfaces) == 1):
+            raise UsageError(
+                f"{self.mode} takes {'two interfaces' if self.mode == 'forward' else 'one interface'}, "
+                f"not {len(self.interfaces)}",
+                remedy=f"xskit bench {self.mode} --interface {'eth0,eth1' if self.mode == 'forward' else 'eth0'}",
+            )
+        for name, least, largest in _LIMITS:
+            value = getattr(self, name)
+            if not least <= value <= largest:
+                raise UsageError(f"{name.replace('_', ' ')} {value} is not between {least} and {largest}")
+        if not self.queues or min(self.queues) < 0 or len(set(self.queues)) < len(self.queues):
+            raise UsageError(f"queues {', '.join(map(str, self.queues))}: each number once, from 0 on")
+        if self.clock not in CLOCKS:
+            raise UsageError(f"there is no clock {self.clock}: choose from {', '.join(CLOCKS)}")
+        self._check_packet()
+
+    def _check_packet(self) -> None:
+        needed = -(-self.packet.length // self.frame_size)
+        if needed > 1 and not self.multi_buffer:
+            raise UsageError(
+                f"a packet of {self.packet_size} bytes needs {needed} frames of {self.frame_size}",
+                remedy="--frags, which takes several frames for a packet (Linux 6.6), or a larger --frame-size",
+            )
+        if needed > MOST_FRAMES:
+            raise UsageError(
+                f"a packet of {self.packet_size} bytes needs {needed} frames of {self.frame_size}, and the kernel "
+                f"sends at most {MOST_FRAMES} at once"
+            )
+        if self.drive == "live" and self.packet.length > LIVE_PACKET_BYTES:
+            raise UsageError(
+                f"live frames have at most {LIVE_PACKET_BYTES} bytes, not {self.packet.length}",
+                remedy="--drive af-xdp",
+            )
+
+    @property
+    def packet(self) -> PacketSpec:
+        """The packet that is sent; numbered where the mode needs it."""
+        return PacketSpec(
+            self.packet_size,
+            self.vlan,
+            self.vlan_priority,
+            self.destination_mac,
+            self.source_mac,
+            self.pattern,
+            self.stamped or self.mode in ("latency", "loss"),
+        )
+
+    @property
+    def ports(self) -> int:
+        """How many interfaces it needs."""
+        return len(self.interfaces) or (2 if self.mode == "forward" else 1)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Case:
+        """What as_dict gave; fields that this version does not know are left out."""
+        known = {one.name for one in fields(cls)}
+        pairs = ((name, tuple(value) if isinstance(value, list) else value) for name, value in values.items())
+        arguments: dict[str, Any] = {name: value for name, value in pairs if name in known}
+        return cls(**arguments)
+
+
+_LIMITS = (
+    ("frames", 16, 1 << 24),
+    ("ring", 16, 1 << 20),
+    ("batch", 1, 4096),
+    ("sharers", 1, 16),
+    ("count", 0, 1 << 62),
+    ("cycle_ns", 0, 1 << 40),
+)
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How it is measured: times in seconds.
+
+    Attributes:
+        duration: of one run.
+        repeat: runs of each case; the cases take turns.
+        until: go on until the 95 % interval of the median is this fraction of it wide; None: `repeat` decides.
+        most: runs of each case at most, when `until` decides.
+        cpus: for the workers, one a queue, in order; empty: the last of those allowed.
+        drive_cpu: for what drives the other end; None: the first of those allowed.
+        priority: above 0 a real-time one (SCHED_FIFO).
+        reduce_capabilities: the workers give up CAP_NET_ADMIN, CAP_BPF and the like before the first packet.
+        retries: seconds to wait at the end for packets that are still on their way.
+        interval: between two looks at the counters at most; short runs are looked at 40 times.
+        interrupts: count those of the first line of /proc/interrupts that contains this.
+    """
+
+    duration: float = 1.0
+    repeat: int = 7
+    until: float | None = None
+    most: int = 100
+    cpus: tuple[int, ...] = ()
+    drive_cpu: int | None = None
+    priority: int = 0
+    reduce_capabilities: bool = False
+    retries: int = 3
+    interval: float = 1.0
+    interrupts: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.01 <= self.duration <= 1e6:
+            raise UsageError(f"a run of {self.duration:g} s: between 10 ms and 1000000 s")
+        if not 0.001 <= self.interval <= 3600:
+            raise UsageError(f"an interval of {self.interval:g} s: between 1 ms and an hour")
+        if self.repeat < 1:
+            raise UsageError("a case is run at least once", remedy="--repeat 1")
+        if self.until is not None and not 0 < self.until < 1:
+            raise UsageError(f"an interval {self.until:.0%} wide is not between 0 and 100 %", remedy="--until 1%")
+        if not 0 <= self.priority <= 99:
+            raise UsageError(f"priority {self.priority} is not between 0 and 99")
+
+    @property
+    def step(self) -> float:
+        """Seconds between two looks at the counters."""
+        return min(self.duration / LOOKS, self.interval)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+LOOKS = 40
+
+
+def sweep(base: Case, lists: Mapping[str, Sequence[Any]]) -> list[Case]:
+    """All combinations of the values given for fields, the first field changing slowest.
+
+    Raises:
+        UsageError: as Case does.
+    """
+    names = list(lists)
+    return [
+        replace(base, **dict(zip(names, values, strict=True)))
+        for values in itertools.product(*(_once(lists[name]) for name in names))
+    ]
+
+
+def _once(values: Iterable[Any]) -> list[Any]:
+    return list(dict.fromkeys(values))
+
+
+def distinguishing(cases: Sequence[Case]) -> list[str]:
+    """The names of the fields in which cases differ: what a table shows of each."""
+    return [one.name for one in fields(Case) if len({getattr(case, one.name) for case in cases}) > 1]

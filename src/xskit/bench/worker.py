@@ -1,0 +1,233 @@
+"""A thread in one of the compiled loops: pinned, with the priority and the rights it is given."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xskit.bench.ends import End
+from xskit.bench.loops.modes import run_forward, run_l2fwd, run_latency, run_loss, run_rxdrop, run_txonly
+from xskit.bench.loops.records import HALT, STOP, BenchWorker
+from xskit.bench.settings import ModeName
+from xskit.errors import KernelError
+from xskit.jit import store_word
+from xskit.memory import Arena, array_at, record_view, size_of
+
+__all__ = ["LOOPS", "LoopThread", "Meter", "drop_capabilities", "pin"]
+
+LOOPS: dict[ModeName, Callable[[int, int], int]] = {
+    "rxdrop": run_rxdrop,
+    "txonly": run_txonly,
+    "l2fwd": run_l2fwd,
+    "forward": run_forward,
+    "latency": run_latency,
+    "loss": run_loss,
+}
+
+
+@dataclass(frozen=True)
+class Meter:
+    """CPU time and wall time with work; CPU time of all rounds but the first of each stretch, and the work of these."""
+
+    cpu_ns: int
+    busy_ns: int
+    metered_ns: int
+    metered: int
+    done: int
+
+
+_FOR_EVER = 1 << 62
+_POLLIN, _POLLOUT = 1, 4
+_TIMER_SLACK = 29  # PR_SET_TIMERSLACK
+_CAPABILITY_VERSION_3 = 0x20080522
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class LoopThread:
+    """One worker.
+
+    Args:
+        mode: which loop.
+        ends: whose queues it works on; for forward, pairs.
+        cpu: to pin it to; None leaves it to the scheduler.
+        poll: sleep in poll(2) where there is nothing to do.
+        limit: stop by itself after so many descriptors.
+        priority: above 0 a real-time one.
+        reduce_capabilities: give up all of them in this thread.
+    """
+
+    def __init__(
+        self,
+        mode: ModeName,
+        ends: Sequence[End],
+        *,
+        cpu: int | None = None,
+        poll: bool = False,
+        limit: int = 0,
+        priority: int = 0,
+        reduce_capabilities: bool = False,
+    ) -> None:
+        self.mode, self.ends, self.cpu = mode, list(ends), cpu
+        self._priority, self._reduce = priority, reduce_capabilities
+        addresses = [address for end in ends for address in end.addresses]
+        if mode == "forward":
+            addresses = [address for pair in zip(*(end.addresses for end in ends), strict=True) for address in pair]
+        sockets = [opened for end in ends for opened in end.sockets]
+        self._arena = Arena()
+        record, table = self._arena.reserve(size_of(BenchWorker)), self._arena.reserve(8 * len(addresses))
+        descriptors, scratch = self._arena.reserve(8 * len(sockets)), self._arena.reserve(16)
+        base = self._arena.open()
+        self.address = base + record
+        worker = self.view = record_view(BenchWorker, self.address)
+        worker.queues, worker.queue_count = base + table, len(addresses)
+        array_at(base + table, len(addresses), np.int64)[:] = addresses
+        worker.descriptors, worker.descriptor_count = base + descriptors, len(sockets)
+        polled = array_at(base + descriptors, len(sockets), [("fd", "i4"), ("events", "i2"), ("revents", "i2")])
+        polled["fd"] = [opened.fd for opened in sockets]
+        polled["events"] = [_POLLIN if opened.rx_ring else _POLLOUT for opened in sockets]
+        worker.scratch, worker.poll, worker.limit = base + scratch, int(poll), limit
+        worker.meter = int(not poll and mode != "latency")
+        self._ready, self._go = threading.Event(), threading.Event()
+        self._failure: BaseException | None = None
+        self._clock: int | None = None
+        self.cpu_ns = 0
+        self._thread = threading.Thread(target=self._body, name=f"xskit-{mode}", daemon=True)
+
+    def prepare(self) -> None:
+        """Start the thread, compile the loop, and wait before the first round."""
+        self._thread.start()
+        self._ready.wait()
+        self._raise()
+
+    def start(self) -> None:
+        """Enter the loop."""
+        if not self._thread.is_alive():
+            self.prepare()
+        self._go.set()
+
+    @property
+    def running(self) -> bool:
+        """True until the loop is left."""
+        return self._thread.is_alive()
+
+    def meter(self) -> Meter:
+        """What it has taken and done so far; while it runs, as exactly as looking from outside can be."""
+        worker, clock_ns = self.view, 0
+        if self._clock is not None and self._thread.is_alive():
+            with contextlib.suppress(OSError):  # it has ended this very moment
+                clock_ns = time.clock_gettime_ns(self._clock)
+        busy_ns, metered_ns, metered, done = worker.busy_ns, worker.metered_ns, worker.metered, worker.done
+        if not worker.idle and clock_ns:
+            busy_ns += max(time.monotonic_ns() - worker.busy_since_ns, 0)
+            if done > worker.stretch_done and worker.stretch_cpu_ns:
+                metered_ns += max(clock_ns - worker.stretch_cpu_ns, 0)
+                metered += done - worker.stretch_done
+        cpu_ns = clock_ns - self._began_ns if clock_ns else self.cpu_ns
+        return Meter(cpu_ns, busy_ns, metered_ns, metered, done)
+
+    def halt(self) -> None:
+        """Let its sources send no more."""
+        for end in self.ends:
+            for queue in end.queues:
+                if queue.source:
+                    store_word(queue.source + HALT, 1)
+
+    def stop(self) -> None:
+        """Leave the loop and wait until it is left; twice is fine.
+
+        Raises:
+            XskitError: what went wrong in the thread.
+        """
+        store_word(self.address + STOP, 1)
+        self._go.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._raise()
+
+    def join(self, timeout: float) -> bool:
+        """Wait until the loop ends by itself; False when the time is over first."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def close(self) -> None:
+        """Stop, and give the memory back."""
+        try:
+            if self._thread.ident is not None:
+                self.stop()
+        finally:
+            self._arena.close()
+
+    def _body(self) -> None:
+        try:
+            self._prepare_thread()
+            loop = LOOPS[self.mode]
+            loop(self.address, 0)  # compiled, or loaded, before the clock runs
+            self.view.loops = 0
+            self._began_ns = time.thread_time_ns()
+            self._clock = time.pthread_getcpuclockid(threading.get_ident())
+        except BaseException as failure:
+            self._failure = failure
+            self._ready.set()
+            return
+        self._ready.set()
+        self._go.wait()
+        self._began_ns = time.thread_time_ns()
+        try:
+            loop(self.address, _FOR_EVER)
+        except BaseException as failure:
+            self._failure = failure
+        self.cpu_ns = time.thread_time_ns() - self._began_ns
+
+    def _prepare_thread(self) -> None:
+        _libc.prctl(_TIMER_SLACK, 1, 0, 0, 0)
+        pin(self.cpu)
+        if self._priority:
+            try:
+                os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(self._priority))
+            except OSError as error:
+                raise KernelError(
+                    f"a worker cannot have real-time priority {self._priority}: {error.strerror}",
+                    remedy="sysctl kernel.sched_rt_runtime_us",
+                ) from error
+        if self._reduce:
+            drop_capabilities()
+
+    def _raise(self) -> None:
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    _began_ns: Any = 0
+
+
+def pin(cpu: int | None) -> None:
+    """Keep the calling thread on one CPU.
+
+    Raises:
+        KernelError: there is none of this number, or it is not allowed.
+    """
+    if cpu is None:
+        return
+    try:
+        os.sched_setaffinity(0, {cpu})
+    except OSError as error:
+        raise KernelError(
+            f"a worker cannot run on CPU {cpu}: {error.strerror}", remedy="lscpu --online --extended"
+        ) from error
+
+
+def drop_capabilities() -> None:
+    """The calling thread gives up all capabilities (capset(2)); what it has opened goes on working."""
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    nothing = (ctypes.c_uint32 * 6)()
+    if _libc.capset(header, nothing) != 0:
+        raise KernelError(f"capabilities cannot be given up: {os.strerror(ctypes.get_errno())}")

@@ -1,0 +1,403 @@
+"""`xskit bench`: AF_XDP measured, in the modes and with the options of xdpsock and more, and results compared."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from typer.core import TyperGroup
+
+from xskit.cli.bench_options import (
+    CaseOptions,
+    as_cases,
+    as_count,
+    as_fraction,
+    as_numbers,
+    as_seconds,
+    read_clock_name,
+)
+from xskit.cli.output import OutputError, check_file, compiling
+from xskit.errors import UsageError
+
+if TYPE_CHECKING:
+    from xskit.bench.compare import Comparison
+    from xskit.bench.results import Session
+    from xskit.bench.runner import Running
+    from xskit.bench.settings import Case, Conditions
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+_LETTERS = {
+    "-r": "rxdrop",
+    "--rxdrop": "rxdrop",
+    "-t": "txonly",
+    "--txonly": "txonly",
+    "-l": "l2fwd",
+    "--l2fwd": "l2fwd",
+}
+_INTERRUPTED = 130
+_FOR_EVER_S = 1e6
+
+_MODES = {
+    "rxdrop": "Receive, count, and give the frames back.",
+    "txonly": "Send one packet over and over; counted when its sending is completed.",
+    "l2fwd": "Receive, swap the MAC addresses, and send out of the same port.",
+    "forward": "Receive on either of two ports and send out of the other one, over one packet memory, without a copy.",
+    "latency": "Send a packet, wait until it is back, and again: quantiles of the round trip.",
+    "loss": "Send numbered packets and look at every byte that arrives: lost, doubled, reordered, changed.",
+}
+
+
+class _Group(TyperGroup):
+    """Also takes xdpsock's way: `xskit bench -t -i eth0 -s 1500`, the mode being a letter, or rxdrop."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0].startswith("-") and args[0] not in ("-h", "--help"):
+            modes = [_LETTERS[word] for word in args if word in _LETTERS]
+            args = [modes[-1] if modes else "rxdrop", *(word for word in args if word not in _LETTERS)]
+        return super().parse_args(ctx, args)
+
+
+bench = typer.Typer(cls=_Group, context_settings=_HELP, rich_markup_mode=None)
+
+
+@bench.callback()
+def _bench() -> None:
+    """Benchmarks of AF_XDP: repeated, interleaved, with intervals, and compared.
+
+    Without --interface a veth pair is made in a namespace, and its other end is driven too: every mode runs on any
+    machine. Options that take a LIST sweep over it.
+
+    \b
+    Examples:
+      xskit bench rxdrop
+      xskit bench txonly --mode skb --packet-size 64,512,1024,1500
+      xskit bench l2fwd -i eth0 --cpu 3 --json > base.json
+      xskit bench compare base.json new.json
+    """
+
+
+def _measure(
+    ctx: typer.Context,
+    interface: Annotated[
+        str, typer.Option("--interface", "-i", metavar="NAME[,NAME]", help="to measure on; none: a veth pair is made")
+    ] = "",
+    queue: Annotated[str, typer.Option("--queue", "-q", metavar="LIST", help="numbers, or all: one worker each")] = "0",
+    mode: Annotated[
+        str | None,
+        typer.Option("--mode", metavar="LIST", help="auto, native, skb (or generic), zero-copy", show_default="auto"),
+    ] = None,
+    skb: Annotated[bool, typer.Option("--xdp-skb", "-S", help="--mode skb")] = False,
+    native: Annotated[bool, typer.Option("--xdp-native", "-N", help="--mode native")] = False,
+    zero_copy: Annotated[bool, typer.Option("--zero-copy", "-z", help="--mode zero-copy")] = False,
+    copy: Annotated[bool, typer.Option("--copy", "-c", help="native mode, with copies")] = False,
+    packet_size: Annotated[
+        str,
+        typer.Option(
+            "--packet-size", "--tx-pkt-size", "-s", metavar="LIST", help="bytes, with 4 of the NIC's checksum"
+        ),
+    ] = "64",
+    frame_size: Annotated[str, typer.Option("--frame-size", "-f", metavar="LIST", help="bytes")] = "4096",
+    frames: Annotated[int, typer.Option("--frames", help="of each queue")] = 4096,
+    ring: Annotated[str, typer.Option("--ring", metavar="LIST", help="entries of RX, TX and COMPLETION")] = "2048",
+    batch: Annotated[str, typer.Option("--batch", "--batch-size", "-b", metavar="LIST", help="packets")] = "64",
+    poll: Annotated[bool, typer.Option("--poll", "-p", help="sleep in poll(2) instead of spinning")] = False,
+    busy_poll: Annotated[bool, typer.Option("--busy-poll", "-B", help="the kernel polls from our calls")] = False,
+    no_need_wakeup: Annotated[
+        bool, typer.Option("--no-need-wakeup", "-m", help="bind without XDP_USE_NEED_WAKEUP, and call always")
+    ] = False,
+    unaligned: Annotated[bool, typer.Option("--unaligned", "-u", help="frames may lie anywhere")] = False,
+    hugetlb: Annotated[bool, typer.Option("--hugetlb", help="packet memory of 2 MiB pages (vm.nr_hugepages)")] = False,
+    frags: Annotated[bool, typer.Option("--frags", "-F", help="packets may take several frames (Linux 6.6)")] = False,
+    shared_umem: Annotated[bool, typer.Option("--shared-umem", "-M", help="--sockets 4")] = False,
+    sockets: Annotated[int, typer.Option("--sockets", help="on each queue, which get its packets in turn")] = 1,
+    drive: Annotated[
+        Literal["auto", "live", "af-xdp", "none"],
+        typer.Option("--drive", help="what works at the other end of a veth pair that is made"),
+    ] = "auto",
+    count: Annotated[
+        str, typer.Option("--count", "--tx-pkt-count", "-C", metavar="N", help="packets; 0: until the time is over")
+    ] = "0",
+    cycle: Annotated[
+        str, typer.Option("--tx-cycle", "-T", metavar="TIME", help="one batch each so often: 100 (us), 1ms")
+    ] = "0",
+    vlan: Annotated[bool, typer.Option("--tx-vlan", "-V", help="send with an 802.1Q tag")] = False,
+    vlan_id: Annotated[int, typer.Option("--tx-vlan-id", "-J", help="of the tag")] = 1,
+    vlan_priority: Annotated[int, typer.Option("--tx-vlan-pri", "-K", help="of the tag")] = 0,
+    destination_mac: Annotated[
+        str | None, typer.Option("--tx-dmac", "-G", metavar="MAC", help="of what is sent")
+    ] = None,
+    source_mac: Annotated[str | None, typer.Option("--tx-smac", "-H", metavar="MAC", help="of what is sent")] = None,
+    pattern: Annotated[
+        str, typer.Option("--pattern", "--tx-pkt-pattern", "-P", metavar="HEX", help="four bytes that fill a packet")
+    ] = "0x12345678",
+    stamps: Annotated[bool, typer.Option("--tstamp", "-y", help="send with a pktgen header: number and time")] = False,
+    clock: Annotated[
+        str, typer.Option("--clock", "-w", metavar="CLOCK", help="of the stamps: MONOTONIC, REALTIME, TAI, BOOTTIME")
+    ] = "MONOTONIC",
+    duration: Annotated[
+        str | None, typer.Option("--duration", "-d", metavar="TIME", help="of a run: 5 (s), 200ms", show_default="1s")
+    ] = None,
+    repeat: Annotated[
+        int | None, typer.Option("--repeat", help="runs of each case, in turns", show_default="7")
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="FRACTION", help="repeat until the median is known so well: 1%"),
+    ] = None,
+    cpu: Annotated[str, typer.Option("--cpu", metavar="LIST", help="for the workers", show_default="the last")] = "",
+    drive_cpu: Annotated[
+        int | None, typer.Option("--drive-cpu", help="for what drives the other end", show_default="the first")
+    ] = None,
+    policy: Annotated[str, typer.Option("--policy", "-W", metavar="OTHER|FIFO", help="of the workers")] = "OTHER",
+    priority: Annotated[int, typer.Option("--schpri", "-U", help="of the workers, with FIFO")] = 0,
+    reduce_cap: Annotated[
+        bool, typer.Option("--reduce-cap", "-R", help="the workers give up all capabilities before the first packet")
+    ] = False,
+    retries: Annotated[int, typer.Option("--retries", "-O", help="seconds to wait for the last packets")] = 3,
+    irq: Annotated[
+        str | None, typer.Option("--irq-string", "-I", metavar="TEXT", help="count interrupts: a line with that text")
+    ] = None,
+    interval: Annotated[str, typer.Option("--interval", "-n", metavar="TIME", help="of the statistics: 1 (s)")] = "1",
+    extra: Annotated[bool, typer.Option("--extra-stats", "-x", help="show XDP_STATISTICS too")] = False,
+    calls: Annotated[bool, typer.Option("--app-stats", "-a", help="show system calls too")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-Q", help="show nothing while it runs")] = False,
+    format: Annotated[
+        Literal["table", "xdpsock"], typer.Option("--format", help="xdpsock: its columns, one run")
+    ] = "table",
+    json: Annotated[bool, typer.Option("--json", help="print everything as JSON")] = False,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="write everything there too, as JSON")
+    ] = None,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="write a page with plots")] = None,
+    compare: Annotated[
+        Path | None, typer.Option("--compare", metavar="FILE", help="compare with results that --json wrote")
+    ] = None,
+    least: Annotated[
+        str, typer.Option("--least", metavar="FRACTION", help="differences below that are within noise")
+    ] = "1%",
+) -> None:
+    options = CaseOptions(
+        mode=str(ctx.info_name),
+        interfaces=tuple(name for name in interface.split(",") if name),
+        queues=queue,
+        xdp=mode or _chosen(skb=skb, native=native, zero_copy=zero_copy, copy=copy),
+        packet_size=packet_size,
+        frame_size=frame_size,
+        ring=ring,
+        batch=batch,
+        cycle=cycle,
+        pattern=pattern,
+        fields={
+            "frames": frames,
+            "poll": poll,
+            "busy_poll": busy_poll,
+            "need_wakeup": not no_need_wakeup,
+            "unaligned": unaligned,
+            "hugetlb": hugetlb,
+            "multi_buffer": frags,
+            "sharers": 4 if shared_umem and sockets == 1 else sockets,
+            "drive": drive,
+            "count": as_count(count),
+            "vlan": vlan_id if vlan else None,
+            "vlan_priority": vlan_priority,
+            **({"destination_mac": destination_mac} if destination_mac else {}),
+            **({"source_mac": source_mac} if source_mac else {}),
+            "stamped": stamps,
+            "clock": read_clock_name(clock),
+        },
+    )
+    for path in (report, html):
+        check_file(path)
+    cases = as_cases(options)
+    from xskit.bench.settings import Conditions
+
+    endless = duration is None and (format == "xdpsock" or as_count(count) > 0)
+    conditions = Conditions(
+        duration=_FOR_EVER_S if endless else as_seconds(duration or "1", "--duration"),
+        repeat=repeat or (1 if format == "xdpsock" or endless else 7),
+        until=as_fraction(until, "--until") if until else None,
+        cpus=as_numbers(cpu, "--cpu") if cpu else (),
+        drive_cpu=drive_cpu,
+        priority=priority or int(policy.upper() == "FIFO"),
+        reduce_capabilities=reduce_cap,
+        retries=retries,
+        interval=as_seconds(interval, "--interval"),
+        interrupts=irq,
+    )
+    before = _load(compare) if compare else None
+    view = _View(format=format, quiet=quiet or json, extra=extra, calls=calls, conditions=conditions)
+    session = _run(cases, conditions, view)
+    _show(session, json=json, format=format, extra=extra, calls=calls, report=report, html=html)
+    if before is not None:
+        assert compare is not None
+        from xskit.bench import compare as comparing
+        from xskit.bench.compare_text import as_mail
+
+        found = comparing.sessions(before, session, (str(compare), "now"), least=as_fraction(least, "--least"))
+        print(f"\n{as_mail(found)}", file=sys.stderr if json else sys.stdout)
+    if session.interrupted:
+        raise typer.Exit(_INTERRUPTED)
+
+
+for _name, _text in _MODES.items():
+    bench.command(_name, short_help=_text, help=_text, context_settings=_HELP)(_measure)
+
+
+@bench.command("compare", context_settings=_HELP, short_help="Say what changed between results, if anything did.")
+def compare(
+    files: Annotated[list[Path], typer.Argument(metavar="A.json B.json...", help="what --json wrote; A is the base")],
+    across: Annotated[
+        str | None, typer.Option(metavar="OPTION", help="with one file: compare its cases along this option of a sweep")
+    ] = None,
+    format: Annotated[
+        Literal["text", "markdown", "csv", "json"], typer.Option("--format", help="text is 72 columns wide, for a mail")
+    ] = "text",
+    least: Annotated[
+        str, typer.Option("--least", metavar="FRACTION", help="differences below that are within noise")
+    ] = "1%",
+    check: Annotated[bool, typer.Option("--check", help="exit code 1 when something became worse")] = False,
+) -> None:
+    """Say what changed between results: medians, percent, its 95 % interval, and better, worse or within noise.
+
+    The verdict asks for more than the interval: 99 % of it must lie on one side. Where the machines differ it says so.
+
+    \b
+    Examples:
+      xskit bench compare base.json new.json
+      xskit bench compare sweep.json --across mode --format markdown
+    """
+    from xskit.bench import compare as comparing
+
+    smallest = as_fraction(least, "--least")
+    loaded = [_load(path) for path in files]
+    if across is not None:
+        if len(loaded) != 1:
+            raise UsageError(
+                "--across compares the cases of one file", remedy="xskit bench compare A.json --across mode"
+            )
+        found = [comparing.across(loaded[0], _field(across), least=smallest)]
+    else:
+        if len(loaded) < 2:
+            raise UsageError("two files are needed", remedy="xskit bench compare A.json B.json, or --across OPTION")
+        found = [
+            comparing.sessions(loaded[0], later, (files[0].name, path.name), least=smallest)
+            for later, path in zip(loaded[1:], files[1:], strict=True)
+        ]
+    print(_formatted(found, format))
+    if check and any(one.worse for one in found):
+        raise typer.Exit(1)
+
+
+def _field(option: str) -> str:
+    name = option.removeprefix("--").replace("-", "_")
+    return {"mode": "xdp", "tx_cycle": "cycle_ns", "frags": "multi_buffer"}.get(name, name)
+
+
+def _formatted(found: list[Comparison], format: str) -> str:
+    from xskit.bench.compare_text import as_csv, as_dict, as_mail, as_markdown
+
+    if format == "json":
+        return json_module.dumps([as_dict(one) for one in found], indent=1)
+    write: Callable[[Comparison], str] = {"text": as_mail, "markdown": as_markdown, "csv": as_csv}[format]
+    return "\n\n".join(write(one) for one in found)
+
+
+def _chosen(*, skb: bool, native: bool, zero_copy: bool, copy: bool) -> str:
+    """xdpsock's letters: -S wins, because it implies copies."""
+    if skb:
+        return "generic"
+    if zero_copy:
+        return "zero-copy"
+    return "native" if native or copy else "auto"
+
+
+def _load(path: Path) -> Session:
+    from xskit.bench.results import Session
+
+    return Session.load(path)
+
+
+class _View:
+    """What is shown while it runs: the live table on a terminal, or xdpsock's blocks."""
+
+    def __init__(self, *, format: str, quiet: bool, extra: bool, calls: bool, conditions: Conditions) -> None:
+        self._session: Session | None = None
+        self._total = f"at most {conditions.most}" if conditions.until else str(conditions.repeat)
+        self._live: Any = None
+        self._printer: Any = None
+        if format == "xdpsock" and not quiet:
+            from xskit.bench.xdpsock_format import Printer
+
+            self._printer = Printer(self._line, interval=conditions.interval, extra=extra, calls=calls)
+        elif sys.stderr.isatty() and not quiet:
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=Console(stderr=True), transient=True, auto_refresh=False)
+
+    @staticmethod
+    def _line(text: str) -> None:
+        print(text, flush=True)
+
+    def __enter__(self) -> _View:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def observe(self, running: Running) -> None:
+        """A sample was taken."""
+        if self._printer:
+            self._printer.observe(running)
+        if self._live:
+            from xskit.bench.table import live
+
+            self._live.update(live(self._session, running, self._total), refresh=True)
+
+    def note(self, session: Session) -> None:
+        """A run is over."""
+        self._session = session
+
+
+def _run(cases: list[Case], conditions: Conditions, view: _View) -> Session:
+    from xskit.netconf.signals import terminated_by_exception
+
+    with terminated_by_exception():
+        with compiling():
+            from xskit.bench.session import measure
+        with view:
+            return measure(cases, conditions, observe=view.observe, on_run=view.note, command=["xskit", *sys.argv[1:]])
+
+
+def _show(
+    session: Session, *, json: bool, format: str, extra: bool, calls: bool, report: Path | None, html: Path | None
+) -> None:
+    if json:
+        print(session.to_json())
+    elif format == "table":
+        from rich.console import Console
+
+        from xskit.bench.table import final
+
+        console = Console(width=None if sys.stdout.isatty() else 130)
+        console.print(final(session, extra=extra, calls=calls))
+    if report:
+        _write(report, session.to_json() + "\n")
+    if html:
+        from xskit.bench.page import render
+
+        _write(html, render(session))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror}", remedy=f"ls -ld {path.parent}") from error
