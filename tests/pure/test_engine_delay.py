@@ -30,8 +30,9 @@ def spaced(count: int, gap_ns: int) -> list[tuple[int, int]]:
     return [(10 * MS + gap_ns * n, 100) for n in range(count)]
 
 
-def chain(*, loss: float = 0.0, delay: Delay | None = None) -> list[Stage]:
-    return list(Settings(loss=Loss(loss), delay=delay or Delay()).stages)
+def chain(delay: Delay) -> list[Stage]:
+    """The default chain with this delay."""
+    return list(Settings(delay=delay).stages)
 
 
 # --- loss -------------------------------------------------------------------------------------------------------
@@ -40,7 +41,7 @@ def chain(*, loss: float = 0.0, delay: Delay | None = None) -> list[Stage]:
 @pytest.mark.parametrize("probability", [0.0001, 0.01, 0.3, 0.5, 0.9])
 def test_as_many_are_lost_as_asked(probability: float) -> None:
     """The probability lies in the exact 99.99 % interval of Clopper and Pearson around what was lost."""
-    with pipeline(chain(loss=probability), seed=1) as made:
+    with pipeline([Loss(probability)], seed=1) as made:
         left = play(made, spaced(MANY, 100))
         lost = dropped(made, DropCause.LOSS)
         state = made.pipeline.statistics().stage_state(0)
@@ -52,13 +53,13 @@ def test_as_many_are_lost_as_asked(probability: float) -> None:
 
 @pytest.mark.parametrize(("probability", "left"), [(0.0, 1000), (1.0, 0)])
 def test_nothing_and_everything_are_exact(probability: float, left: int) -> None:
-    with pipeline(chain(loss=probability)) as made:
+    with pipeline([Loss(probability)]) as made:
         assert len(play(made, spaced(1000, 100))) == left
 
 
 def test_losses_do_not_depend_on_one_another() -> None:
     """At 50 % the pairs kept-kept, kept-lost, lost-kept and lost-lost are as frequent."""
-    with pipeline(chain(loss=0.5), seed=2) as made:
+    with pipeline([Loss(0.5)], seed=2) as made:
         kept = np.zeros(MANY, dtype=bool)
         kept[[packet.number for packet in play(made, spaced(MANY, 100))]] = True
     pairs = np.bincount(2 * kept[0::2] + kept[1::2], minlength=4)
@@ -70,7 +71,7 @@ def test_losses_do_not_depend_on_one_another() -> None:
 
 @given(st.integers(0, 1 << 40), arrivals())
 def test_a_constant_owd_is_exact_to_the_nanosecond(owd_ns: int, traffic: list[tuple[int, int]]) -> None:
-    with pipeline(chain(delay=Delay(owd_ns))) as made:
+    with pipeline(chain(Delay(owd_ns))) as made:
         left = play(made, traffic)
     assert left == [(n, time_ns + owd_ns, length) for n, (time_ns, length) in enumerate(traffic)]
 
@@ -78,7 +79,7 @@ def test_a_constant_owd_is_exact_to_the_nanosecond(owd_ns: int, traffic: list[tu
 @given(st.integers(0, 3 * MS), st.lists(LENGTHS, min_size=1, max_size=40))
 def test_in_free_order_too_and_without_jitter_nothing_overtakes(owd_ns: int, lengths: list[int]) -> None:
     traffic = [(100 * n, length) for n, length in enumerate(lengths)]
-    with pipeline(chain(delay=FreeDelay(owd_ns))) as made:
+    with pipeline(chain(FreeDelay(owd_ns))) as made:
         left = play(made, traffic)
     assert left == [(n, time_ns + owd_ns, length) for n, (time_ns, length) in enumerate(traffic)]
 
@@ -86,7 +87,7 @@ def test_in_free_order_too_and_without_jitter_nothing_overtakes(owd_ns: int, len
 def owds(delay: Delay, *, gap_ns: int, seed: int, count: int = MANY // 4) -> np.ndarray:
     """What each packet was held, by its number."""
     traffic = spaced(count, gap_ns)
-    with pipeline(chain(delay=delay), packets=4096, horizon_ns=20 * MS, seed=seed) as made:
+    with pipeline(chain(delay), packets=4096, horizon_ns=20 * MS, seed=seed) as made:
         left = play(made, traffic)
     assert len(left) == count
     found = np.zeros(count)
@@ -138,5 +139,5 @@ def test_a_delay_beyond_the_planned_horizon_is_cut_to_it() -> None:
     """Nothing leaves a wheel before its time, or drags others along, because it was held too long."""
     buckets, shift = ticks_for(MS)
     span_ns = (buckets - 2) << shift
-    with pipeline(chain(delay=FreeDelay(100 * MS)), horizon_ns=MS) as made:
+    with pipeline(chain(FreeDelay(100 * MS)), horizon_ns=MS) as made:
         assert play(made, [(7, 100), (900, 100)]) == [(0, 7 + span_ns, 100), (1, 900 + span_ns, 100)]

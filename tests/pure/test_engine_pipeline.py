@@ -86,6 +86,29 @@ class _Chain(Settings):
         return self._stages
 
 
+HALFWAY = [(800, True), (1010, True)]
+"""Watermarks inside a tick of 256 ns."""
+
+
+@pytest.mark.parametrize("where", [[], HALFWAY], ids=["at once", "in steps"])
+def test_what_follows_a_free_delay_waits_for_the_end_of_its_tick(where: list[tuple[int, bool]]) -> None:
+    """The second packet reaches the bottleneck at 1000, while the first is in there until 1005: no room.
+
+    It is known at 1024, the end of its tick, only; the bottleneck must not be found idle by then.
+    """
+    with pipeline([FreeDelay(500), Bottleneck(4 * 10**9, limit=QueueLimit("packets", 1))]) as made:
+        assert play(made, [(267, 119), (500, 119)], (), where) == [(0, 1005, 119)]
+        assert dropped(made, DropCause.QUEUE_FULL) == 1
+
+
+def test_an_update_inside_such_a_tick_takes_nothing_back() -> None:
+    """At 1010 the first packet has left, at 1005, though that is not known yet."""
+    slow = [FreeDelay(500), Bottleneck(10**9)]
+    with pipeline([FreeDelay(500), Bottleneck(4 * 10**9)]) as made:
+        left = play(made, [(267, 119), (500, 119)], [(1010, _Chain(slow))], HALFWAY)
+    assert left == [(0, 1005, 119), (1, 1005 + 119 * 8, 119)]
+
+
 @given(data=st.data())
 def test_order_is_kept_whatever_the_jitter_and_the_updates(data: st.DataObject) -> None:
     traffic = data.draw(arrivals())
