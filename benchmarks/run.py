@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from measure import Result
+from xskit.errors import XskitError
 
 PARTS = {
     "engine": ("stores", "pipeline"),
@@ -46,7 +47,10 @@ def main() -> int:
     for part in options.parts:
         for module in PARTS[part]:
             with console.status(f"{part}: {module}"):
-                results += importlib.import_module(f"parts.{module}").run(options.cpu, options.quick)
+                try:
+                    results += importlib.import_module(f"parts.{module}").run(options.cpu, options.quick)
+                except XskitError as error:
+                    raise SystemExit(f"{part}: {error}") from error
     console.print(_table(results))
     if options.json:
         options.json.write_text(json.dumps(_as_json(options, results, time.monotonic() - begun), indent=2) + "\n")
