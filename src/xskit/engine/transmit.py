@@ -64,7 +64,7 @@ def transmit(direction: Direction, leaving: Exit, scratch: int) -> int:
     if waiting == 0:
         return 0
     egress = egress_at(leaving.egress)
-    if egress.down:
+    if egress.down and egress.outstanding > 0:  # `collect` tries with what lies in TX; with nothing there, we try
         return discard_due(direction, leaving, waiting)
     tx = ring_at(egress.tx)
     first = leaving.head
