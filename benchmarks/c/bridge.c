@@ -75,7 +75,7 @@ EXPORT i64 bridge_pass(struct direction *line, i64 rounds)
 				bytes += in->length;
 				packets += !(in->options & 1);
 			}
-			floor = now_ns;
+			floor = count < BATCH ? now_ns : floor;
 			release(rx, count);
 			counters->received += packets;
 			counters->received_bytes += bytes;
@@ -281,7 +281,8 @@ EXPORT i64 bridge_hold(struct direction *line, struct pipeline *pipeline, i64 ro
 		i64 count = receive(line, pipeline->pipe->watermark_ns);
 		i64 now_ns = counters->clock_ns;
 		if (count > 0 || now_ns >= line->next_ns)
-			line->next_ns = pipeline_run(pipeline, line->rx_batch, count, now_ns);
+			line->next_ns = pipeline_run(pipeline, line->rx_batch, count,
+						     count < BATCH ? now_ns : line->rx_batch[BATCH - 1].time_ns);
 		transmit(line);
 		reap(line);
 		refill(line);

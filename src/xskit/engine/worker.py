@@ -14,8 +14,10 @@ from xskit.engine.fifo import count, fifo_at
 from xskit.engine.histogram import BUCKETS
 from xskit.engine.packets import INFINITE_NS, Counters, DropCause, counters_at
 from xskit.engine.pipe import pipe_at
+from xskit.engine.pipeline import ARRIVAL_BYTES, arrival_at
 from xskit.engine.receive import INGRESS_BYTES, receive, refill, stamp
 from xskit.engine.records import (
+    BATCH,
     EXIT_BYTES,
     LONGEST_SLEEP_NS,
     PIPELINES,
@@ -86,7 +88,10 @@ def turn(direction: Direction, control: int, scratch: int) -> int:
     if entries > 0:
         stamp(direction, entries, now_ns)
     if entries > 0 or now_ns >= direction.next_ns or control != 0:
-        direction.next_ns = call_pointer(direction.run, direction.block, direction.rx_batch, entries, now_ns)
+        until_ns = now_ns
+        if entries == BATCH:  # more may wait in RX: nothing is final that came after the last one read
+            until_ns = arrival_at(direction.rx_batch + (BATCH - 1) * ARRIVAL_BYTES).time_ns
+        direction.next_ns = call_pointer(direction.run, direction.block, direction.rx_batch, entries, until_ns)
         counters = counters_at(direction.counters)
         counters.clock_ns = now_ns
         if counters.updates != direction.updates:
