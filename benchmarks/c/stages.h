@@ -137,10 +137,7 @@ static inline void bottleneck_proceed(struct bottleneck *bottleneck, i64 wire_by
 	i64 spent = wire_bytes * 8000000000 + state->fraction;
 	i64 whole_ns = spent * bottleneck->parameters->inverse;
 	i64 rest = spent - whole_ns * rate_bps;
-	if (rest < 0) {
-		whole_ns--;
-		rest += rate_bps;
-	} else if (rest >= rate_bps) {
+	if (rest >= rate_bps) {
 		whole_ns++;
 		rest -= rate_bps;
 	}
