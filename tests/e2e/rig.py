@@ -105,6 +105,12 @@ class Outer:
         self.nothing_left(result.pid)
         return result
 
+    def xskit_without_privileges(self, *arguments: str) -> Result:
+        """Run xskit as a root that has no capability at all: another user might not be let into this checkout."""
+        result = self.run("setpriv", "--bounding-set=-all", "--inh-caps=-all", XSKIT, *arguments)
+        self.nothing_left(result.pid)
+        return result
+
     def start_python(self, code: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
         return self.start(sys.executable, "-c", code, *arguments, **options)
 
@@ -131,6 +137,14 @@ class Outer:
         """The first line that it prints: a command of `xskit run` runs now."""
         assert process.stdout is not None
         return process.stdout.readline()
+
+    def output(self, process: subprocess.Popen[str]) -> tuple[str, str]:
+        """What it prints until it ends by itself; unlike communicate, its input stays open."""
+        assert process.stdout is not None
+        assert process.stderr is not None
+        out, err = process.stdout.read(), process.stderr.read()
+        process.wait(PATIENCE_SECONDS)
+        return out, err
 
     def end(self) -> None:
         for process in self.started:

@@ -292,3 +292,12 @@ def test_a_full_disk_does_not_lose_the_report(machine: Outer):
     assert told == "the report cannot be written to /mnt/report.json: No space left on device\ntry: df /mnt\n"
     assert report.startswith("asked against achieved")
     assert not os.path.exists("/mnt/report.json")
+
+
+def test_no_privilege(machine: Outer):
+    result = machine.xskit_without_privileges("run", "--owd", "1ms", "--", "echo", "a b")
+    assert (result.code, result.out) == (1, "")
+    assert result.err == (
+        "xskit: xskit run needs CAP_SYS_ADMIN and CAP_NET_ADMIN and CAP_NET_RAW and CAP_BPF\n"
+        f"try: sudo {XSKIT} run --owd 1ms -- echo 'a b'\n"
+    )

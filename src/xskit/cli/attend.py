@@ -11,13 +11,11 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Self
 
 _PASSED_ON = {signal.SIGINT, signal.SIGQUIT}
 _ENDING = {signal.SIGTERM, signal.SIGHUP}
-_WAITED_FOR = {*_PASSED_ON, *_ENDING, signal.SIGCHLD}
-
 _SI_KERNEL = 0x80
 """si_code of a signal that the kernel sent, as a terminal does (asm-generic/siginfo.h)."""
 
@@ -27,26 +25,43 @@ _LOOK_SECONDS = 1.0
 class Signals:
     """In the block, signals that end a process wait until they are asked for; those left over are forgotten.
 
-    Only for the main thread; other threads must have blocked all signals.
+    Only for the main thread; other threads must have blocked all signals. One that starts a command has not, for the
+    command would inherit that: a signal that comes in by it is noted by a handler. What is ignored (nohup(1), or the
+    background of a script) stays ignored.
     """
 
+    def __init__(self) -> None:
+        self._noted: list[int] = []
+        self._mine = {n for n in _PASSED_ON | _ENDING if signal.getsignal(n) is not signal.SIG_IGN}
+
     def __enter__(self) -> Self:
-        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
+        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, {*self._mine, signal.SIGCHLD})
+        self._handlers = {number: signal.signal(number, self._note) for number in self._mine}
         return self
+
+    def _wait(self, seconds: float) -> signal.struct_siginfo | None:
+        return signal.sigtimedwait({*self._mine, signal.SIGCHLD}, seconds)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._noted.append(number)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        while signal.sigtimedwait(_WAITED_FOR, 0) is not None:
+        while self._wait(0) is not None:
             pass
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
 
     def pause(self, seconds: float) -> bool:
         """Sleep; True as soon as a signal asks for the end."""
         deadline = time.monotonic() + seconds
+        if self._noted:
+            return True
         while (left := deadline - time.monotonic()) > 0:
-            told = signal.sigtimedwait(_WAITED_FOR, left)
-            if told is not None and told.si_signo in _PASSED_ON | _ENDING:
+            told = self._wait(left)
+            if told is not None and told.si_signo in self._mine:
                 return True
         return False
 
@@ -55,8 +70,10 @@ class Signals:
 
         Then the command is still running: whoever started it ends it.
         """
+        for number in _ENDING.intersection(self._noted):
+            return 128 + number
         while (code := process.poll()) is None:
-            told = signal.sigtimedwait(_WAITED_FOR, _LOOK_SECONDS)
+            told = self._wait(_LOOK_SECONDS)
             if told is None:
                 continue
             if told.si_signo in _ENDING:

@@ -88,9 +88,8 @@ def _run(command: list[str], link: dict[str, Any], engine: dict[str, Any], mtu: 
     with terminated_by_exception(), Lab(on_compile=compiling, **engine) as lab:
         host, peer = lab.host("command"), lab.machine("peer")
         running = lab.link(host, peer, name="run", mtu=mtu, **link)
-        process = _start(host, command)
         with Signals() as signals:
-            code = signals.attend(process)
+            code = signals.attend(_start(host, command))
             lab.close()
     return code, running.report()
 

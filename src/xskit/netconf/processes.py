@@ -8,6 +8,7 @@ left to clean up: the mounts and the hosts file (on a tmpfs of that mount namesp
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import subprocess
 import threading
@@ -67,6 +68,7 @@ def spawn_in(
 
     def start() -> None:
         try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())  # what the caller blocks is no affair of the command
             with inside(namespace):
                 _separate_mounts(hosts or {})
                 outcome.append(subprocess.Popen(list(argv), **options))
