@@ -11,5 +11,8 @@ host, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 
 for _ in range(count):
     began = time.monotonic()
-    with socket.create_connection((host, port), timeout=10):
-        print(f"{(time.monotonic() - began) * 1000:.2f} ms")
+    try:
+        with socket.create_connection((host, port), timeout=10):
+            print(f"{(time.monotonic() - began) * 1000:.2f} ms", flush=True)
+    except OSError as error:
+        print(f"no answer: {error}", flush=True)

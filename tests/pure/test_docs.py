@@ -1,0 +1,64 @@
+"""The documentation says what the code does: generated parts are current, snippets and paths exist."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from xskit.emulator.configuration import parse_configuration
+from xskit.engine.packets import DropCause
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EXAMPLES = [file.read_text() for file in (ROOT / "examples").iterdir() if file.is_file()]
+
+everywhere = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The fenced blocks of a language, without the margin of a list."""
+    found = re.findall(rf"^( *)```{language}\n(.*?)^ *```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    return ["\n".join(line.removeprefix(margin) for line in text.splitlines()) for margin, text in found]
+
+
+def test_generated_parts_are_current():
+    compiled = {name: value for name, value in os.environ.items() if name != "NUMBA_DISABLE_JIT"}
+    command = [sys.executable, "docs/make_reference.py", "--check"]
+    checked = subprocess.run(command, cwd=ROOT, env=compiled, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, f"run python docs/make_reference.py: {checked.stdout}{checked.stderr}"
+
+
+@everywhere
+def test_python_in_a_page_is_part_of_an_example(page):
+    if page.name == "CONTRIBUTING.md":
+        pytest.skip("its stage is a test of its own: test_contributing.py")
+    for block in blocks(page, "python"):
+        assert any(block in example for example in EXAMPLES), f"no file of examples/ has\n{block}"
+
+
+@everywhere
+def test_toml_in_a_page_is_a_file_that_emulate_takes(page):
+    for block in blocks(page, "toml"):
+        assert parse_configuration(block, page.name).links
+
+
+@everywhere
+def test_files_that_a_page_names_are_there(page):
+    named = re.findall(r"`((?:tests|benchmarks|examples|docs)/[\w./-]*\w)`", page.read_text())
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@everywhere
+def test_a_page_names_targets_that_make_has(page):
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"`make ([a-z]+)[` ]", page.read_text())) <= targets
+
+
+def test_every_drop_cause_is_explained():
+    section = (ROOT / "docs/reference/report.md").read_text().partition("## Drop causes")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)`", section, re.MULTILINE) == [cause.name.lower() for cause in DropCause]
