@@ -20,6 +20,16 @@ hypothesis.settings.load_profile("ci" if CI else "dev")
 _WATCH = pytest.StashKey[Watch]()
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests that put something of their own in the place of a compiled function belong to the run without compiler."""
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        return
+    aside = [item for item in items if item.get_closest_marker("plain_python") is not None]
+    if aside:
+        config.hook.pytest_deselected(items=aside)
+        items[:] = [item for item in items if item not in aside]
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("root") is not None and os.geteuid() != 0:
         if CI:

@@ -17,7 +17,7 @@ from xskit.engine.live import EgressLimits
 from xskit.engine.packets import Counters, DropCause
 from xskit.engine.records import PIPELINES, SNAPSHOT
 from xskit.engine.worker import CONTROL, STOP
-from xskit.jit import DISABLED, load_word, store_word
+from xskit.jit import load_word, store_word
 from xskit.memory import array_at, record_view
 
 HOUR_NS = 3600 * 1000 * MS
@@ -250,7 +250,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Script]:
     return install
 
 
-plain_python = pytest.mark.skipif(not DISABLED, reason="compiled code calls the real sendto; tests/real tests that")
+plain_python = pytest.mark.plain_python  # compiled code calls the real sendto; tests/real tests that
 NUMBERED = [bytes([n]) * 60 for n in range(40)]
 
 

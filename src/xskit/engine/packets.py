@@ -167,7 +167,6 @@ class Counters(Record):
     checksums: I64  # partial checksums finished in software
     updates: I64
     clock_ns: I64  # the time of the last batch
-    imbalance: I64  # how often conservation did not hold when it was checked
     drops: I64  # address of CAUSES pairs (packets, bytes)
 
 
