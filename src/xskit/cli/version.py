@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-_LIBRARIES = ("numba", "llvmlite", "numpy", "scipy", "pyroute2", "pydantic", "typer", "rich")
+_LIBRARIES = ("numba", "llvmlite", "numpy", "scipy", "pydantic", "typer", "rich")
 
 
 def version(
