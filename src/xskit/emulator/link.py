@@ -51,6 +51,7 @@ class LinkDirection:
         self._max_length = max_length
         self._horizon_ns = horizon_ns
         self._worker: WorkerThread | None = None
+        self._bottleneck = [kind.name for kind in live.pipeline.kinds].index("bottleneck")
 
     def assign(self, worker: WorkerThread) -> None:
         """The worker that runs this direction."""
@@ -100,7 +101,7 @@ class LinkDirection:
             return
         server = server_parameters(self.settings.rate, Overhead[self.settings.overhead])
         counters = statistics.counters
-        state = statistics.stage_state(1)
+        state = statistics.stage_state(self._bottleneck)
         wire = counters.sent_bytes + counters.sent * int(server["overhead"])
         self.rate.add(counters.clock_ns, wire, state.idle_starts, state.packets > 0)
 

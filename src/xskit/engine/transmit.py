@@ -55,6 +55,8 @@ KICKS = 4096
 
 RETRY_NS = 100_000
 """How long a queue is left alone between two kicks that brought nothing."""
+DOWN_RETRY_NS = 10_000_000
+"""The same while the port is down."""
 
 
 @inlined
@@ -169,8 +171,8 @@ def collect(direction: Direction, leaving: Exit, now_ns: int) -> int:
             if frames > 0 or egress.progress_ns == 0:
                 egress.progress_ns = now_ns
             if egress.outstanding > 0 and now_ns >= egress.retry_ns:
-                egress.retry_ns = now_ns + RETRY_NS
                 kick(direction, egress)
+                egress.retry_ns = now_ns + (DOWN_RETRY_NS if egress.down else RETRY_NS)
         else:
             egress.progress_ns = 0
     return done

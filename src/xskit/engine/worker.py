@@ -33,7 +33,7 @@ from xskit.engine.records import (
     ingress_at,
     worker_at,
 )
-from xskit.engine.transmit import EGRESS_BYTES, RETRY_NS, collect, transmit
+from xskit.engine.transmit import DOWN_RETRY_NS, EGRESS_BYTES, RETRY_NS, collect, transmit
 from xskit.jit import (
     as_i64,
     as_u32,
@@ -120,17 +120,19 @@ def next_departure(worker: Worker) -> int:
 
 
 @inlined
-def waiting_for_completion(worker: Worker) -> bool:
-    """A zero-copy driver has yet to give frames back, which no poll of ours would tell."""
+def completion_wait(worker: Worker) -> int:
+    """How long to sleep at most while frames lie in TX or with a driver, which no poll of ours would tell."""
+    longest = i64(LONGEST_SLEEP_NS)
     directions = as_i64(worker.directions)
     for number in range(worker.direction_count):
         direction = direction_at(directions[number])
         for port in range(direction.exit_count):
             leaving = exit_at(direction.exits + port * EXIT_BYTES)
             for queue in range(leaving.egress_count):
-                if egress_at(leaving.egress + queue * EGRESS_BYTES).outstanding > 0:
-                    return True
-    return False
+                egress = egress_at(leaving.egress + queue * EGRESS_BYTES)
+                if egress.outstanding > 0:
+                    longest = min(longest, DOWN_RETRY_NS if egress.down else RETRY_NS)
+    return longest
 
 
 @inlined
@@ -195,9 +197,7 @@ def run_worker(address: int, rounds: int) -> int:
         horizon_ns = next_departure(worker) - now_ns
         if horizon_ns <= SPIN_BEFORE_NS:
             continue
-        sleep_ns = min(horizon_ns - SPIN_BEFORE_NS, LONGEST_SLEEP_NS)
-        if waiting_for_completion(worker):
-            sleep_ns = min(sleep_ns, RETRY_NS)
+        sleep_ns = min(horizon_ns - SPIN_BEFORE_NS, completion_wait(worker))
         worker.sleeps += 1
         wait(worker.descriptors, worker.descriptor_count, sleep_ns, scratch)
         last_ns = read_clock(scratch)
