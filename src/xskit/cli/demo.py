@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from xskit.cli.output import COMPILING, cold
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -31,7 +33,7 @@ TCP_SECONDS = 3.0
 
 WINDOW_ERROR_NS = 1_000_000
 """The packets at the ends of the measured window may be late by so much together."""
-LEAST_WINDOW_NS = 500_000_000
+LEAST_WINDOW_NS = 200_000_000
 
 
 @dataclass
@@ -101,7 +103,7 @@ def _run(console: Any, *, seed: int, spin: bool) -> tuple[Outcome, Report]:
 def _laboratory(progress: Progress, make: type[Lab], seed: int, spin: bool) -> Iterator[Lab]:
     @contextlib.contextmanager
     def compiling() -> Iterator[None]:
-        task = progress.add_task("the data plane: compiled on the first run, else loaded", total=None)
+        task = progress.add_task(COMPILING, total=None, visible=cold())
         try:
             yield
         finally:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from xskit.emulator.report import Report
 
 
+COMPILING = "compiling the data plane (first run only)"
+
+
 class OutputError(XskitError):
     """A file for results cannot be written."""
 
@@ -21,15 +24,20 @@ class OutputError(XskitError):
 @contextmanager
 def compiling() -> Iterator[None]:
     """A spinner on the terminal, while there is no compiled code yet."""
-    from xskit.jit import cache_folder
-
-    if not sys.stderr.isatty() or next(cache_folder().rglob("*.nbi"), None) is not None:
+    if not sys.stderr.isatty() or not cold():
         yield
         return
     from rich.console import Console
 
-    with Console(stderr=True).status("compiling the data plane (first run only)"):
+    with Console(stderr=True).status(COMPILING):
         yield
+
+
+def cold() -> bool:
+    """There is no compiled code yet."""
+    from xskit.jit import cache_folder
+
+    return next(cache_folder().rglob("*.nbi"), None) is None
 
 
 def check_file(path: Path | None) -> None:
