@@ -51,6 +51,7 @@ class Command(IntEnum):
     PROG_GET_NEXT_ID = 11
     PROG_GET_FD_BY_ID = 13  # 4.13
     OBJ_GET_INFO_BY_FD = 15  # 4.13
+    RAW_TRACEPOINT_OPEN = 17  # 4.17
     LINK_CREATE = 28  # 5.7; for XDP 5.9, for tcx 6.6
     LINK_GET_FD_BY_ID = 30  # 5.8
     LINK_GET_NEXT_ID = 31  # 5.8
@@ -93,6 +94,7 @@ class ProgramType(IntEnum):
     SOCKET_FILTER = 1
     SCHED_CLS = 3  # 4.1
     XDP = 6  # 4.8
+    RAW_TRACEPOINT = 17  # 4.17
 
 
 class ProgramFlag(IntFlag):
@@ -146,8 +148,10 @@ class Helper(IntEnum):
     """Numbers of the functions a program may call."""
 
     MAP_LOOKUP_ELEM = 1
+    MAP_UPDATE_ELEM = 2
     KTIME_GET_NS = 5  # CLOCK_MONOTONIC
     SKB_STORE_BYTES = 9
+    REDIRECT = 23  # XDP: 4.14
     REDIRECT_MAP = 51  # 4.14; the action for a missing entry in the low bits of its flags 5.3
     XDP_ADJUST_META = 54  # 4.15
 

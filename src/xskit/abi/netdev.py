@@ -5,16 +5,17 @@ from __future__ import annotations
 from enum import IntEnum, IntFlag
 from typing import Final
 
-__all__ = ["FAMILY", "Command", "DeviceAttribute", "RxMetadataFeature", "XdpFeature", "XskFeature"]
+__all__ = ["FAMILY", "Command", "DeviceAttribute", "PagePoolAttribute", "RxMetadataFeature", "XdpFeature", "XskFeature"]
 
 FAMILY: Final = "netdev"
 """NETDEV_FAMILY_NAME; its version is 1."""
 
 
 class Command(IntEnum):
-    """NETDEV_CMD_*; only the one that is used."""
+    """NETDEV_CMD_*; only those that are used."""
 
     DEV_GET = 1
+    PAGE_POOL_GET = 5  # 6.8
 
 
 class DeviceAttribute(IntEnum):
@@ -26,6 +27,17 @@ class DeviceAttribute(IntEnum):
     XDP_ZC_MAX_SEGS = 4  # u32, 6.6: buffers a packet may have in zero copy; 1 means no multi-buffer
     XDP_RX_METADATA_FEATURES = 5  # u64, 6.8, RxMetadataFeature
     XSK_FEATURES = 6  # u64, 6.8, XskFeature
+
+
+class PagePoolAttribute(IntEnum):
+    """NETDEV_A_PAGE_POOL_* (6.8); integers of 4 or 8 bytes."""
+
+    ID = 1
+    IFINDEX = 2
+    NAPI_ID = 3
+    INFLIGHT = 4  # pages allocated and not yet given back to the page allocator
+    INFLIGHT_MEM = 5  # bytes
+    DETACH_TIME = 6
 
 
 class XdpFeature(IntFlag):

@@ -43,9 +43,14 @@ class Place:
 
 
 class Bed:
-    """Makes places, and takes all of them back."""
+    """Makes places, and takes all of them back.
 
-    def __init__(self) -> None:
+    Args:
+        far: interfaces of this machine that those of the cases are wired to; none: who drives them is elsewhere.
+    """
+
+    def __init__(self, far: tuple[str, ...] = ()) -> None:
+        self._far = far
         self._places: dict[tuple[int, int, int, bool], Place] = {}
         self._stack = ExitStack()
         restore_dead()
@@ -60,7 +65,7 @@ class Bed:
         """
         if case.interfaces:
             self._check(case)
-            return Place(case.interfaces, (), None)
+            return Place(case.interfaces, self._far, None)
         gro = case.xdp == "generic"
         key = (case.ports, max(1500, case.packet.mtu), max(case.queues) + 1, gro)
         if key not in self._places:
@@ -79,7 +84,7 @@ class Bed:
                 self._journal.apply(SetPromiscuous(name))
 
     def _make(self, ports: int, mtu: int, queues: int, gro: bool) -> Place:
-        namespace = f"xkb{os.getpid():x}x{next(_numbers)}"
+        namespace = f"xk{os.getpid():x}x{next(_numbers)}-bench"
         apply = self._journal.apply
         apply(CreateNamespace(namespace))
         for scope in ("all", "default"):

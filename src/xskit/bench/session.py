@@ -24,6 +24,7 @@ def measure(
     observe: Observer | None = None,
     on_run: Callable[[Session], None] | None = None,
     command: Sequence[str] = (),
+    far: tuple[str, ...] = (),
 ) -> Session:
     """Measure cases. Veth pairs that are made for them are taken back at the end. Ctrl-C ends it, with what was
     measured so far.
@@ -34,6 +35,7 @@ def measure(
         observe: called several times in each run.
         on_run: called after each run with what there is so far.
         command: kept in the results.
+        far: interfaces of this machine that the cases' interfaces are wired to, to be driven from there.
 
     Raises:
         XskitError: a case cannot be run.
@@ -46,7 +48,7 @@ def measure(
         conditions=asked.as_dict(),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    with Bed() as bed:
+    with Bed(far) as bed:
         repeat = 0
         while repeat < (asked.most if asked.until else asked.repeat):
             for number, case in enumerate(cases):

@@ -93,6 +93,18 @@ class Map(Handle):
             raise refused(f'deleting from map "{self.spec.name}"', error, why=self._why(error.errno)) from None
         return True
 
+    def known_keys(self) -> list[bytes]:
+        """The keys that there are; of a map that changes meanwhile, perhaps not all of them."""
+        found: list[bytes] = []
+        try:
+            while len(found) < self.spec.entries:
+                last = found[-1] if found else None
+                found.append(syscall.map_next_key(self.fd, last, self.spec.key_bytes))
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise refused(f'reading the keys of map "{self.spec.name}"', error) from None
+        return found
+
     @property
     def _stride_bytes(self) -> int:
         """The kernel lays the values of the CPUs at multiples of 8 bytes."""

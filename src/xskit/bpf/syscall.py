@@ -27,12 +27,14 @@ __all__ = [
     "map_create",
     "map_delete",
     "map_lookup",
+    "map_next_key",
     "map_update",
     "next_id",
     "object_info",
     "program_load",
     "program_run_live",
     "program_test_run",
+    "raw_tracepoint_open",
     "replaced",
 ]
 
@@ -109,6 +111,20 @@ def map_delete(fd: int, key: bytes) -> None:
     """BPF_MAP_DELETE_ELEM: OSError ENOENT when there is nothing to delete."""
     key_in = _Buffer(key)
     _call(Command.MAP_DELETE_ELEM, bytearray(struct.pack("=IxxxxQ", fd, key_in.address)))
+
+
+def map_next_key(fd: int, key: bytes | None, key_bytes: int) -> bytes:
+    """BPF_MAP_GET_NEXT_KEY: the key behind `key`, the first one for None; OSError ENOENT at the end."""
+    key_in, key_out = _Buffer(key or b"", key_bytes), _Buffer(b"", key_bytes)
+    address = 0 if key is None else key_in.address
+    _call(Command.MAP_GET_NEXT_KEY, bytearray(struct.pack("=IxxxxQQQ", fd, address, key_out.address, 0)))
+    return key_out.read(key_bytes)
+
+
+def raw_tracepoint_open(name: str, program_fd: int) -> int:
+    """BPF_RAW_TRACEPOINT_OPEN: a file descriptor that keeps the program attached."""
+    name_in = _Buffer(name.encode() + b"\0")
+    return _call(Command.RAW_TRACEPOINT_OPEN, bytearray(struct.pack("=QIxxxx", name_in.address, program_fd)))
 
 
 def program_load(

@@ -22,13 +22,14 @@ COMMANDS = {
     "run": "A command whose only way out is an emulated link.",
     "emulate": "Links between network interfaces, as a file says.",
     "bench": "Benchmarks of AF_XDP, as xdpsock's and more; results compared.",
+    "experiment": "Published experiments, repeated: the published table and yours.",
     "vm": "A command under another kernel and with other NICs, in a throw-away guest.",
     "plan": "The memory that links will need, before they are made.",
     "restore": "Put back what killed xskit processes left.",
     "version": "The version, and what this machine can do.",
 }
 
-GROUPS = {"bench", "vm"}
+GROUPS = {"experiment", "bench", "vm"}
 """Those of them that have commands of their own: their module holds a typer application."""
 
 EPILOG = "Example: xskit run --owd 30ms --rate 20Mbit --loss 1% -- ip route get 192.0.2.1"

@@ -126,8 +126,9 @@ class Limit:
 class PagePool:
     """What each veth keeps for native XDP, from the kernel's page pool: at most this.
 
-    What comes from a socket has no headroom for XDP, so veth copies it into pages of a pool
-    (veth_convert_skb_to_xdp_buff, Linux 6.3); generic mode and a NIC's ports need none of it.
+    What lies in several pieces, as all of TCP does, or lacks headroom for XDP, veth copies into pages of a pool
+    (veth_convert_skb_to_xdp_buff, Linux 6.3). They come back when AF_XDP has copied the packet out, so what is in
+    flight in an emulator takes none. Generic mode and a NIC's ports take none either.
     """
 
     pages_per_packet: int

@@ -1,8 +1,9 @@
-"""What a network device can do with XDP, as the kernel says by the `netdev` family of generic netlink (since 6.3)."""
+"""What a network device can do with XDP, and its page pools: the `netdev` family of generic netlink (since 6.3)."""
 
 from __future__ import annotations
 
 import errno
+import sys
 from dataclasses import dataclass
 
 from xskit.abi import netdev as abi
@@ -10,7 +11,7 @@ from xskit.abi import netlink as nl
 from xskit.netconf import interfaces
 from xskit.netconf.netlink import Netlink, NetlinkError, attributes, text, u32
 
-__all__ = ["DeviceFeatures", "device_features"]
+__all__ = ["DeviceFeatures", "PagePool", "device_features", "page_pools"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,49 @@ def device_features(name: str) -> DeviceFeatures | None:
         rx_metadata=abi.RxMetadataFeature(values[abi.DeviceAttribute.XDP_RX_METADATA_FEATURES]),
         xsk=abi.XskFeature(values[abi.DeviceAttribute.XSK_FEATURES]),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PagePool:
+    """A pool of pages of a device: those that are not with the page allocator, in use or kept for the next packet."""
+
+    id: int
+    ifindex: int
+    pages: int
+    bytes: int
+
+
+def page_pools() -> list[PagePool] | None:
+    """The page pools of the devices in the calling thread's namespace; None before Linux 6.8.
+
+    Only pools that their drivers have tied to a device are listed: those of veth are not (6.18).
+
+    Raises:
+        RefusedError: the kernel refused for another reason.
+    """
+    with Netlink(nl.NETLINK_GENERIC) as netlink:
+        family = _family(netlink)
+        if family is None:
+            return None
+        try:
+            bodies = netlink.request(family, nl.GENERIC_HEADER.pack(abi.Command.PAGE_POOL_GET, 1, 0), nl.NLM_F_DUMP)
+        except NetlinkError as error:
+            if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):
+                return None
+            raise interfaces.refusal("the page pools cannot be read", error) from error
+    found = []
+    for body in bodies:
+        parts = attributes(body, nl.GENERIC_HEADER.size)
+        numbers = {kind: int.from_bytes(parts.get(kind, b""), sys.byteorder) for kind in abi.PagePoolAttribute}
+        found.append(
+            PagePool(
+                id=numbers[abi.PagePoolAttribute.ID],
+                ifindex=numbers[abi.PagePoolAttribute.IFINDEX],
+                pages=numbers[abi.PagePoolAttribute.INFLIGHT],
+                bytes=numbers[abi.PagePoolAttribute.INFLIGHT_MEM],
+            )
+        )
+    return found
 
 
 def _family(netlink: Netlink) -> int | None:

@@ -36,6 +36,8 @@ class Machine:
         queues: of each NIC (RX and TX alike).
         cpus: of the guest.
         memory_bytes: of the guest; what it writes to files lies in there too.
+        count_instructions: the guest's clock does: each takes 1 ns, and waiting takes none (QEMU's icount). Emulated
+            guests only; what happens in one is then repeatable.
     """
 
     nics: int = 2
@@ -43,6 +45,7 @@ class Machine:
     queues: int = 1
     cpus: int = 2
     memory_bytes: int = 1 << 30
+    count_instructions: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.nics <= MAX_NICS or self.nics % 2:
@@ -92,7 +95,7 @@ def command_line(
     line = [
         *qemu.argv,
         *("-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-M", "q35"),
-        *("-accel", "kvm" if kvm else "tcg,thread=multi", "-cpu", "host" if kvm else "max,la57=off"),
+        *_accelerator(machine, kvm),
         *("-smp", str(machine.cpus), "-m", f"{machine.memory_bytes >> 20}M"),
         *("-kernel", str(kernel), "-initrd", str(initramfs), "-append", " ".join(words)),
         *("-device", "virtio-serial-pci"),
@@ -117,6 +120,12 @@ def command_line(
         driver = arguments.pop("driver")
         line += ["-device", ",".join([str(driver), *(f"{key}={_word(value)}" for key, value in arguments.items())])]
     return line
+
+
+def _accelerator(machine: Machine, kvm: bool) -> list[str]:
+    if machine.count_instructions:
+        return ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-cpu", "max,la57=off"]
+    return ["-accel", "kvm" if kvm else "tcg,thread=multi", "-cpu", "host" if kvm else "max,la57=off"]
 
 
 def nic_arguments(machine: Machine, number: int) -> dict[str, str | int | bool]:

@@ -1,0 +1,154 @@
+"""Two ports over one packet memory: forwarding without a copy, and very large memories filled and drained."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xskit.bench.experiments.experiment import Options, Result, counted_instructions, emulated
+from xskit.bench.experiments.large_memory import Filling, fill_and_drain
+from xskit.bench.experiments.tables import Cell, Column, Table
+from xskit.bench.results import Outcome
+from xskit.bench.session import measure
+from xskit.bench.settings import Case, Conditions
+from xskit.errors import XskitError
+from xskit.lab import Lab
+from xskit.lab.host import Host
+from xskit.lab.traffic import tcp
+from xskit.xsk.opening import Mode
+
+__all__ = ["run"]
+
+MODES: tuple[Mode, ...] = ("zero-copy", "native", "generic")
+PACKET_SIZES = (64, 1518)
+"""With the 4 bytes of the checksum: the shortest, and the longest at MTU 1500."""
+UNIT_FRAMES, FRAME_BYTES = 524_288, 2048
+FACTORS = (1, 4, 10)
+SHORT_FRAMES = 16_384
+
+
+@dataclass
+class _Carried:
+    """TCP through the emulator: bit/s and packets a second of the bridge, both directions together."""
+
+    mode: str
+    direction: str
+    rates: list[float]
+    pps: list[float]
+    why: str = ""
+
+
+def run(options: Options) -> Result:
+    """Measure on the two interfaces given, or on veth pairs."""
+    interfaces = options.interfaces[:2]
+    result = Result.begin("bridge", options, "+".join(interfaces) or "veth")
+    outcomes, refused = _forward(interfaces, options)
+    result.tables = [_forwarding(outcomes, refused)]
+    if not interfaces:
+        carried = _tcp(options)
+        result.tables.append(_carrying(carried))
+    frames = [SHORT_FRAMES] if options.short else [factor * UNIT_FRAMES for factor in FACTORS]
+    fillings = [fill_and_drain(count, FRAME_BYTES, interfaces, options.say) for count in frames]
+    result.tables.append(_large(fillings))
+    result.findings = _findings(refused, fillings)
+    return result
+
+
+def _forward(interfaces: tuple[str, ...], options: Options) -> tuple[list[Outcome], dict[str, str]]:
+    """Bench's forward in every mode that the ports allow; and why the others do not work."""
+    outcomes: list[Outcome] = []
+    refused: dict[str, str] = {}
+    for mode in MODES:
+        options.say(f"forward, {mode}")
+        cases = [Case("forward", interfaces, xdp=mode, packet_size=size, frame_size=2048) for size in PACKET_SIZES]
+        try:
+            outcomes += measure(
+                cases, Conditions(duration=options.seconds, repeat=options.repeat), far=options.far
+            ).outcomes
+        except XskitError as error:
+            refused[mode] = error.cause
+    return outcomes, refused
+
+
+def _tcp(options: Options) -> list[_Carried]:
+    """iperf3 through an emulated link without any impairment, in both directions and in both at once."""
+    found = []
+    for mode in MODES[1:]:
+        for direction in ("there", "back"):
+            one = _Carried(mode, direction, [], [])
+            found.append(one)
+            for repeat in range(options.repeat):
+                options.say(f"TCP through the bridge, {mode}, {direction}, {repeat + 1} of {options.repeat}")
+                with Lab(mode=mode) as lab:
+                    a, b = lab.host("a"), lab.host("b")
+                    link = lab.link(a, b, mtu=1500)
+                    ends: tuple[Host, Host] = (a, b) if direction == "there" else (b, a)
+                    rate, _ = tcp(*ends, seconds=max(options.seconds, 1))
+                    report = link.report().links[0]
+                    carried = [way.packets["sent"] for way in report.directions]
+                    one.rates.append(rate)
+                    one.pps.append(sum(carried) / max(options.seconds, 1))
+    return found
+
+
+def _forwarding(outcomes: Sequence[Outcome], refused: dict[str, str]) -> Table:
+    cost = "instructions a packet" if counted_instructions() else "CPU ns a packet"
+    columns = [Column("mode asked"), Column("in use"), Column("packet"), Column("pps", "pps"),
+               Column("Gbit/s", "bit/s"), Column(cost, "count")]  # fmt: skip
+    rows: list[list[Cell]] = []
+    for outcome in outcomes:
+        rate, bits, cpu = (_median(outcome, name) for name in ("tx_pps", "tx_bps", "cpu_ns_per_packet"))
+        if emulated():
+            rate = bits = None
+        rows.append([outcome.case.xdp, str(outcome.mode), f"{outcome.case.packet_size} B", rate, bits, cpu])
+    rows += [[mode, "refused", "", None, None, None] for mode in refused]
+    note = "Two ports, one memory, one worker, one direction driven; medians, bits with Ethernet header."
+    return Table("forward: from one port to the other without a copy", columns, rows, note)
+
+
+def _carrying(carried: Sequence[_Carried]) -> Table:
+    columns = [Column("mode"), Column("direction"), Column("Gbit/s", "bit/s"), Column("pps, with ACKs", "pps")]
+    rows: list[list[Cell]] = []
+    for one in carried:
+        rates: list[Cell] = [statistics.median(one.rates), statistics.median(one.pps)]
+        rows.append([one.mode, one.direction, *([None, None] if emulated() else rates)])
+    return Table("TCP through the bridge at MTU 1500 (iperf3, as the thread did it)", columns, rows)
+
+
+def _median(outcome: Outcome, metric: str) -> float | None:
+    values = outcome.values(metric)
+    return statistics.median(values) if values else None
+
+
+def _large(fillings: Sequence[Filling]) -> Table:
+    columns = [Column("packet memory"), Column("frames", "count"), Column("registered", "text"),
+               Column("in flight at most", "count"), Column("arrived", "count"), Column("lost", "count"),
+               Column("kernel memory", "bytes")]  # fmt: skip
+    rows: list[list[Cell]] = [
+        [
+            f"{filling.frames / UNIT_FRAMES:g} x (2048 x 524288)",
+            filling.frames,
+            filling.refused or "yes, by both ports",
+            filling.in_flight,
+            filling.arrived,
+            filling.lost,
+            filling.kernel_bytes,
+        ]
+        for filling in fillings
+    ]
+    note = "Filled while a bottleneck holds everything, then drained to the last; frames kept for FILL stay there."
+    return Table("Packet memory registered, filled with delayed packets, and drained", columns, rows, note)
+
+
+def _findings(refused: dict[str, str], fillings: Sequence[Filling]) -> list[str]:
+    found = [f"{mode}: {why}." for mode, why in refused.items()]
+    whole = [filling for filling in fillings if not filling.refused and not filling.lost]
+    if whole:
+        largest = max(filling.frames for filling in whole)
+        found.append(
+            f"{largest} frames ({largest * FRAME_BYTES / 2**30:g} GiB) were registered by both ports, filled and "
+            "drained without loss: the limit of 1 GiB that the thread met is gone since Linux 5.6."
+        )
+    found += [f"{filling.frames} frames: {filling.lost} packets were lost." for filling in fillings if filling.lost]
+    return found

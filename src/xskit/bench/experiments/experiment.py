@@ -1,0 +1,211 @@
+"""What an experiment is, and what comes out of one."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from xskit.bench.experiments.tables import Plot, Table
+from xskit.errors import UsageError, XskitError
+
+__all__ = ["EMULATED", "SCHEMA", "Experiment", "Options", "Result", "ResultError", "counted_instructions", "emulated"]
+
+SCHEMA = 1
+
+EMULATED_VARIABLE, COUNTED_VARIABLE = "XSKIT_EMULATED", "XSKIT_ICOUNT"
+"""Set in guests by who starts them: no hardware runs this; and one instruction takes one ns of the guest's time."""
+
+EMULATED = (
+    "This guest's processor was emulated (QEMU's TCG): no time and no rate below says how fast anything is. What holds "
+    "are counts: packets, bytes, what was lost, which path was taken. How fast it is only hardware can tell."
+)
+COUNTED = (
+    "This guest's processor was emulated and its clock counts instructions (QEMU's icount, 1 ns each): figures are "
+    "instructions a packet, repeatable, and their ratio says how much work the kernel does, not how long it takes: "
+    "cache misses are free here, and a string copy of any length is a few instructions, so bytes copied stand apart. "
+    "What that is worth in time only hardware can tell."
+)
+
+
+class ResultError(XskitError):
+    """Results cannot be read or written."""
+
+
+def emulated() -> bool:
+    """Whether this is a guest that an emulator runs."""
+    return os.environ.get(EMULATED_VARIABLE) == "1"
+
+
+def counted_instructions() -> bool:
+    """Whether the clock of this guest counts instructions."""
+    return os.environ.get(COUNTED_VARIABLE) == "1"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run it.
+
+    Attributes:
+        short: seconds instead of minutes: what it says is the same, but for the digits.
+        seconds: of one measurement.
+        repeat: measurements of each, in turns.
+        interfaces: to measure on, where the experiment takes any; none: veth pairs are made.
+        far: what they are wired to, to be driven from there; none: whoever else drives them.
+        say: told what is going on.
+    """
+
+    short: bool = False
+    seconds: float = 2.0
+    repeat: int = 7
+    interfaces: tuple[str, ...] = ()
+    far: tuple[str, ...] = ()
+    say: Callable[[str], None] = field(default=lambda line: None, compare=False)
+
+    @classmethod
+    def choose(cls, *, short: bool, **others: Any) -> Options:
+        """With the times that go with short or long."""
+        return cls(short=short, seconds=0.3 if short else 2.0, repeat=3 if short else 7, **others)
+
+    def with_times(self, seconds: float | None, repeat: int | None) -> Options:
+        """These, with other times where they are given. Raises UsageError."""
+        if (seconds is not None and not 0.01 <= seconds <= 3600) or (repeat is not None and not 1 <= repeat <= 1000):
+            raise UsageError("measurements of 0.01 to 3600 seconds, 1 to 1000 of each", remedy="--seconds 2 --repeat 7")
+        return replace(self, seconds=seconds or self.seconds, repeat=repeat or self.repeat)
+
+
+@dataclass
+class Result:
+    """What one run on one kernel has found.
+
+    Attributes:
+        tables: in the order of the published ones.
+        findings: sentences, each made of the numbers.
+    """
+
+    experiment: str
+    where: str
+    tables: list[Table] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+    plots: list[Plot] = field(default_factory=list)
+    short: bool = False
+    emulated: bool = False
+    counted: bool = False
+    started: str = ""
+    command: list[str] = field(default_factory=list)
+    machine: dict[str, Any] = field(default_factory=dict)
+    load: float = 0.0
+    """Of this machine before it began: above 0.5 others were at work, and rates are too low."""
+    schema: int = SCHEMA
+
+    @classmethod
+    def begin(cls, experiment: str, options: Options, what: str = "veth") -> Result:
+        """Of this machine, from now on."""
+        from xskit.bench.machine import describe_machine
+
+        return cls(
+            experiment=experiment,
+            where=f"Linux {platform.release()}, {what}",
+            short=options.short,
+            emulated=emulated(),
+            counted=counted_instructions(),
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            command=["xskit", *sys.argv[1:]],
+            machine=describe_machine(),
+            load=round(os.getloadavg()[0], 2),
+        )
+
+    def headline(self) -> str:
+        """The first line of a report: where, and what its figures mean."""
+        if self.emulated:
+            return f"{self.where}. {COUNTED if self.counted else EMULATED}"
+        cpu = self.machine.get("cpu", {})
+        shared = "" if self.load <= 0.5 else f", SHARED: load {self.load} before it began, so rates are too low"
+        return f"{self.where}, {cpu.get('model', 'unknown CPU')}, {cpu.get('allowed', '?')} CPUs{shared}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"kind": "xskit experiment", **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Result:
+        """What as_dict gave. Raises KeyError, TypeError or ValueError where it is something else."""
+        fields = dict(values)
+        if fields.pop("kind") != "xskit experiment" or fields["schema"] > SCHEMA:
+            raise ValueError("another schema")
+        tables = [Table.from_dict(table) for table in values["tables"]]
+        return cls(**{**fields, "tables": tables, "plots": [Plot.from_dict(plot) for plot in values["plots"]]})
+
+    @classmethod
+    def load_all(cls, path: Path) -> list[Result]:
+        """Read what `run --json` wrote.
+
+        Raises:
+            ResultError: it cannot be read, or is something else.
+        """
+        try:
+            return [cls.from_dict(each) for each in _listed(json.loads(path.read_text(encoding="utf-8")))]
+        except OSError as error:
+            raise ResultError(f"{path} cannot be read: {error.strerror}", remedy=f"ls -l {path}") from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise ResultError(
+                f"{path} is not what xskit experiment run --json writes",
+                remedy=f"xskit experiment run frame-sizes --json > {path}",
+            ) from error
+
+
+def _listed(found: Any) -> list[Any]:
+    if not isinstance(found, list):
+        raise TypeError("a list was expected")
+    return found
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A published experiment.
+
+    Attributes:
+        name: of the command.
+        title: in a few words.
+        source: the thread: list, subject, dates, people.
+        question: what it was about.
+        published: its tables.
+        conditions: of the published figures.
+        comparable: what of ours can be held against it.
+        different: what cannot, and why.
+        module: that does it, on this kernel.
+        in_guests: what a run in guests is good for: "counts" where instructions of a packet are counted, "function"
+            where only what happens counts.
+        kernels: that the whole experiment wants in guests.
+        guest_nics: NICs of a guest; 0 and 1 are on one wire, 2 and 3 on the next.
+        guest_interfaces: that it measures on in a guest; none: veth.
+        guest_far: what those are wired to.
+    """
+
+    name: str
+    title: str
+    source: str
+    question: str
+    published: Sequence[Table]
+    conditions: str
+    comparable: str
+    different: str
+    module: str
+    in_guests: str = "function"
+    kernels: Sequence[str] = ()
+    guest_nics: int = 0
+    guest_interfaces: Sequence[str] = ()
+    guest_far: Sequence[str] = ()
+
+    def run(self, options: Options) -> Result:
+        """Do it, on this kernel. Raises XskitError."""
+        module = import_module(f"xskit.bench.experiments.{self.module}")
+        result: Result = module.run(options)
+        return result

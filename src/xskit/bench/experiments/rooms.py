@@ -1,0 +1,67 @@
+"""Two hosts joined by a plain veth pair: nothing of xskit between them.
+
+host a [xka] ---- veth ---- [xkb] host b
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from contextlib import ExitStack, suppress
+from types import TracebackType
+from typing import Self
+
+from xskit.lab.host import Host
+from xskit.netconf.changes import CreateNamespace, CreateVeth, SetAddress, SetLinkUp, SetSysctl, VethEnd
+from xskit.netconf.journal import Journal, restore_dead
+from xskit.netconf.namespaces import MissingError
+
+__all__ = ["Pair"]
+
+_numbers = itertools.count(1)
+
+
+class Pair:
+    """Made on entering, taken back on leaving.
+
+    Attributes:
+        hosts: a and b.
+        interfaces: theirs.
+    """
+
+    ADDRESSES = ("10.211.55.1", "10.211.55.2")
+    interfaces = ("xka", "xkb")
+
+    def __init__(self, mtu: int = 1500) -> None:
+        self.mtu = mtu
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as undo:
+            restore_dead()
+            journal = undo.enter_context(Journal.open())
+            tag = f"xk{os.getpid():x}x{next(_numbers)}-pair-"
+            names = dict(zip("ab", self.ADDRESSES, strict=True))
+            self.hosts = tuple(Host(name, f"{tag}{name}", journal, names) for name in "ab")
+            for host in self.hosts:
+                journal.apply(CreateNamespace(str(host.namespace)))
+                for scope in ("all", "default"):
+                    with suppress(MissingError):  # a kernel without IPv6
+                        journal.apply(SetSysctl(f"net/ipv6/conf/{scope}/disable_ipv6", "1", namespace=host.namespace))
+            ends = (
+                VethEnd(name, host.namespace, mtu=self.mtu)
+                for host, name in zip(self.hosts, self.interfaces, strict=True)
+            )
+            journal.apply(CreateVeth(*ends))
+            for host, name, address in zip(self.hosts, self.interfaces, self.ADDRESSES, strict=True):
+                journal.apply(SetAddress(name, f"{address}/24", namespace=host.namespace))
+                journal.apply(SetLinkUp(name, True, namespace=host.namespace))
+                host.interfaces.append(name)
+                host.addresses.append(address)
+            self._stack = undo.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()

@@ -1,0 +1,159 @@
+"""`xskit experiment`: published experiments, repeated by one command, here and under other kernels."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from xskit.bench.experiments.experiment import Experiment, Options, Result
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+_NICS = Literal["virtio-net", "igb", "e1000e", "vmxnet3"]
+
+experiment = typer.Typer(context_settings=_HELP, rich_markup_mode=None)
+
+
+@experiment.callback()
+def _experiment() -> None:
+    """Published experiments with AF_XDP, each repeated by one command, with the published table beside ours."""
+
+
+@experiment.command("list", context_settings=_HELP, short_help="Show what there is.")
+def list_experiments() -> None:
+    """Show the experiments, and where they were published.
+
+    Example: xskit experiment list
+    """
+    from xskit.bench.experiments.catalogue import CATALOGUE
+
+    for one in CATALOGUE:
+        print(f"{one.name:<12} {one.title}\n{'':<12} {one.source}")
+
+
+@experiment.command("run", context_settings=_HELP, short_help="Do one, here or in guests.")
+def run(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="as `list` shows it", show_default=False)],
+    short: Annotated[bool, typer.Option("--short", help="seconds instead of minutes")] = False,
+    kernel: Annotated[
+        str | None, typer.Option(metavar="LIST", help="in guests with these kernels: 6.1,7.3; here: without")
+    ] = None,
+    nic: Annotated[_NICS, typer.Option(help="model of the guests' NICs")] = "virtio-net",
+    interface: Annotated[
+        str, typer.Option("--interface", "-i", metavar="NAME[,NAME]", help="to measure on; none: veth pairs are made")
+    ] = "",
+    far: Annotated[
+        str, typer.Option(metavar="NAME[,NAME]", help="what the interfaces are wired to, to be driven from there")
+    ] = "",
+    seconds: Annotated[
+        float | None, typer.Option(help="of one measurement", show_default="2, with --short 0.3")
+    ] = None,
+    repeat: Annotated[int | None, typer.Option(help="measurements of each", show_default="7, with --short 3")] = None,
+    plots: Annotated[Path | None, typer.Option(metavar="DIR", help="write the plots there, as SVG")] = None,
+    json: Annotated[bool, typer.Option("--json", help="print the results as JSON")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="say nothing while it runs")] = False,
+) -> None:
+    """Repeat an experiment, and print the published table and ours in the same layout.
+
+    What was measured is kept for `xskit experiment report`.
+
+    \b
+    Examples:
+      xskit experiment run frame-sizes --short
+      xskit experiment run tx-sizes --kernel 5.10,6.1,7.3 --nic virtio-net
+    """
+    from xskit.bench.experiments import report
+    from xskit.bench.experiments.catalogue import find
+    from xskit.bench.experiments.experiment import Options
+    from xskit.netconf.signals import terminated_by_exception
+
+    chosen = find(name)
+    say = _silent if quiet else _say
+    options = Options.choose(short=short, interfaces=_names(interface), far=_names(far), say=say)
+    options = options.with_times(seconds, repeat)
+    with terminated_by_exception():
+        if kernel is None:
+            results = [_here(chosen, options)]
+        else:
+            from xskit.cli.experiment_guests import in_guest
+
+            results = []
+            for one in kernel.split(","):
+                results += in_guest(chosen, one, nic, options)
+    folder = _folder()
+    report.keep(folder, results)
+    if plots is not None:
+        _write_plots(plots, results)
+    print(report.as_json(results) if json else report.text(chosen, results))
+
+
+def _here(chosen: Experiment, options: Options) -> Result:
+    from xskit.cli.output import compiling
+    from xskit.netconf.privileges import require
+
+    require(("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF"), f"xskit experiment run {chosen.name}")
+    with compiling():
+        return chosen.run(options)
+
+
+@experiment.command("report", context_settings=_HELP, short_help="Show what was measured.")
+def report_results(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="one of them", show_default=False)] = None,
+    format: Annotated[Literal["text", "markdown", "json"], typer.Option("--format", help="of the report")] = "text",
+) -> None:
+    """Show the last results of each experiment on each kernel, with the published tables.
+
+    \b
+    Example: xskit experiment report tx-sizes --format markdown
+    """
+    from xskit.bench.experiments import report
+    from xskit.bench.experiments.catalogue import CATALOGUE, find
+
+    wanted = CATALOGUE if name is None else (find(name),)
+    found = {one.name: report.kept(_folder(), one.name) for one in wanted}
+    if format == "json":
+        print(report.as_json([result for results in found.values() for result in results]))
+        return
+    parts = []
+    for one in wanted:
+        results = found[one.name]
+        if format == "markdown":
+            parts.append(f"## {one.name}\n\n{report.markdown(one, results)}")
+        else:
+            parts.append(report.text(one, results))
+    print("\n\n\n".join(parts))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(",") if name)
+
+
+def _folder() -> Path:
+    from xskit.vm.places import cache_root
+
+    return cache_root() / "experiments"
+
+
+def _write_plots(folder: Path, results: list[Result]) -> None:
+    from xskit.cli.output import OutputError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for result in results:
+            for number, plot in enumerate(result.plots):
+                path = folder / f"{result.experiment}-{number}.svg"
+                path.write_text(plot.svg(), encoding="utf-8")
+                _say(f"{path}: {plot.title}")
+    except OSError as error:
+        raise OutputError(f"plots cannot be written to {folder}: {error.strerror}") from error
+
+
+def _say(line: str) -> None:
+    print(f"xskit: {line}", file=sys.stderr, flush=True)
+
+
+def _silent(line: str) -> None:
+    pass

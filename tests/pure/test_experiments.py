@@ -1,0 +1,198 @@
+"""Experiments without running one: the model of veth's buffers, tables, results, reports, and the catalogue."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from xskit.bench.experiments import report, veth_buffers
+from xskit.bench.experiments.catalogue import CATALOGUE, find
+from xskit.bench.experiments.experiment import (
+    COUNTED,
+    COUNTED_VARIABLE,
+    EMULATED,
+    EMULATED_VARIABLE,
+    Options,
+    Result,
+    ResultError,
+)
+from xskit.bench.experiments.tables import Column, Plot, Table, shown
+from xskit.errors import UsageError
+
+TABLE = Table(
+    "Rates",
+    [Column("size"), Column("rate", "pps"), Column("speed", "bit/s"), Column("gain", "percent")],
+    [["64", 1_916_747, 8.57e9, 3.04], ["1500", None, "refused", -1.4]],
+    "A note.",
+)
+
+
+def result(where="Linux 6.18, veth", **others) -> Result:
+    machine = {"cpu": {"model": "a CPU", "allowed": 2}}
+    made = Result(
+        "tx-sizes", where, tables=[TABLE], findings=["It is so."], machine=machine, started="2026-01-02T03:04"
+    )
+    made.command = ["xskit", "experiment", "run", "tx-sizes"]
+    made.plots = [Plot("owd", "ms", "share", [("a", [(1.0, 0.0), (2.0, 1.0)])])]
+    for name, value in others.items():
+        setattr(made, name, value)
+    return made
+
+
+# --- the model ------------------------------------------------------------------------------------------------------
+
+
+def test_full_pages_are_what_the_kernel_says():
+    """3506 is what veth allows on x86 for a program without fragments (machine, 6.18: 3507 is refused)."""
+    assert veth_buffers.FULL_PAGE.first - 14 == 3506
+    assert veth_buffers.FULL_PAGE.largest_mtu == 3506 + 17 * 4096
+
+
+def test_the_published_largest_mtu_is_a_capacity():
+    published = veth_buffers.PUBLISHED_LARGEST_MTU
+    assert veth_buffers.RFC_CAPACITY.capacity == published == 17 * 2048 + 2048 - 194 - 320
+    others = [way.capacity for way in (veth_buffers.HALF_PAGE, veth_buffers.HALF_PAGE_192, veth_buffers.FULL_PAGE)]
+    assert published not in others
+    assert veth_buffers.HALF_PAGE_192.largest_mtu == published - 14 + 2
+
+
+def test_a_packet_of_mtu_1500_fits_half_a_page_only_with_less_headroom():
+    assert veth_buffers.HALF_PAGE.count(1500) == 2
+    assert veth_buffers.HALF_PAGE_192.count(1500) == 1
+    assert veth_buffers.HALF_PAGE_192.bytes_per_packet(1500) == 2048
+    assert veth_buffers.FULL_PAGE.bytes_per_packet(1500) == 4096
+
+
+@pytest.mark.parametrize("way", [veth_buffers.FULL_PAGE, veth_buffers.HALF_PAGE, veth_buffers.HALF_PAGE_192])
+def test_buffers_by_length_are_the_fewest_that_hold_it(way):
+    for mtu in range(60, way.largest_mtu + 1, 97):
+        count = way.count(mtu)
+        holds = way.first + (count - 1) * way.size
+        assert holds >= mtu + 14
+        assert count == 1 or holds - way.size < mtu + 14
+    assert way.count(way.largest_mtu) == 18
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cell", "unit", "text"),
+    [
+        (None, "pps", "-"), ("refused", "pps", "refused"), (1_904_478, "pps", "1,904,478"), (8.57e9, "bit/s", "8.57"),
+        (32.34, "percent", "32.3 %"), (0.5, "number", "0.50"), (9_999, "ns", "9999 ns"), (12_340, "ns", "12.3 us"),
+        (5_000_000, "ns", "5,000 us"),
+    ],
+)  # fmt: skip
+def test_figures_by_unit(cell, unit, text):
+    assert shown(cell, unit) == text
+
+
+def test_a_table_as_text_has_its_columns_below_each_other():
+    title, *lines, note = TABLE.text().splitlines()
+    assert (title, note) == ("Rates", "A note.")
+    heads = lines[0].rstrip()
+    assert [line.index("%") + 1 for line in lines[2:]] == [len(heads)] * 2
+    assert lines[2].split()[:2] == ["64", "1,916,747"]
+
+
+def test_a_table_as_markdown():
+    assert TABLE.markdown().splitlines()[2:6] == [
+        "| size | rate | speed | gain |",
+        "| --- | ---: | ---: | ---: |",
+        "| 64 | 1,916,747 | 8.57 | 3.0 % |",
+        "| 1500 | - | refused | -1.4 % |",
+    ]
+
+
+def test_a_plot_is_a_picture_by_itself():
+    root = ElementTree.fromstring(result().plots[0].svg())
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert root.find("{http://www.w3.org/2000/svg}polyline") is not None
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+def test_results_survive_json(tmp_path):
+    path = tmp_path / "results.json"
+    path.write_text(report.as_json([result(), result("Linux 7.3")]))
+    assert Result.load_all(path) == [result(), result("Linux 7.3")]
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[{}]", '[{"kind": "xskit bench", "schema": 1}]', "[1]"])
+def test_something_else_is_no_result(tmp_path, content):
+    path = tmp_path / "results.json"
+    path.write_text(content)
+    with pytest.raises(ResultError, match="is not what xskit experiment run --json writes"):
+        Result.load_all(path)
+
+
+def test_what_was_measured_is_kept_until_it_is_measured_again(tmp_path):
+    folder = tmp_path / "kept"
+    report.keep(folder, [result(emulated=True, where="Linux 5.10"), result(findings=["old"])])
+    report.keep(folder, [result()])
+    assert [each.where for each in report.kept(folder, "tx-sizes")] == ["Linux 6.18, veth", "Linux 5.10"]
+    assert report.kept(folder, "tx-sizes")[0].findings == ["It is so."]
+    assert report.kept(folder, "bridge") == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResultError):
+        report.keep(tmp_path / "file", [result()])
+
+
+def test_a_report_begins_with_what_its_figures_mean():
+    experiment = find("tx-sizes")
+    said = report.text(experiment, [result(emulated=True, counted=True)]).replace("\n", " ")
+    assert said.index(COUNTED) < said.index("Published")
+    assert EMULATED in report.text(experiment, [result(emulated=True)]).replace("\n", " ")
+    assert "SHARED: load 3" in report.text(experiment, [result(load=3.0)])
+    assert "SHARED" not in report.text(experiment, [result(load=0.2)])
+    written = report.markdown(experiment, [result()])
+    assert "`xskit experiment run tx-sizes`, 2026-01-02" in written
+    assert "- It is so." in written
+    assert "Not measured yet" in report.markdown(experiment, [])
+
+
+def test_a_result_knows_where_it_came_from(monkeypatch):
+    monkeypatch.setenv(EMULATED_VARIABLE, "1")
+    monkeypatch.setenv(COUNTED_VARIABLE, "1")
+    made = Result.begin("netem", Options.choose(short=True))
+    assert (made.emulated, made.counted, made.short) == (True, True, True)
+    monkeypatch.delenv(EMULATED_VARIABLE)
+    assert not Result.begin("netem", Options()).emulated
+    assert json.dumps(made.as_dict())
+
+
+# --- catalogue --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("experiment", CATALOGUE, ids=lambda experiment: experiment.name)
+def test_each_experiment_can_be_run_and_says_what_it_is(experiment):
+    module = __import__(f"xskit.bench.experiments.{experiment.module}", fromlist=["run"])
+    assert callable(module.run)
+    for words in (experiment.title, experiment.source, experiment.question, experiment.conditions):
+        assert words
+    assert experiment.published
+    for table in experiment.published:
+        assert all(len(row) == len(table.columns) for row in table.rows)
+        assert table.text()
+
+
+def test_published_gains_follow_from_the_published_rates():
+    (table,) = find("tx-sizes").published
+    assert [shown(row[3], "percent") for row in table.rows] == ["3.0 %", "10.0 %", "21.6 %", "32.3 %"]
+
+
+def test_an_unknown_experiment_is_corrected():
+    with pytest.raises(UsageError) as caught:
+        find("netm")
+    assert caught.value.remedy == "xskit experiment run netem"
+
+
+@pytest.mark.parametrize("times", [(0.0, None), (None, 0), (None, 10**6), (1e9, None)])
+def test_times_that_cannot_be(times):
+    with pytest.raises(UsageError):
+        Options.choose(short=True).with_times(*times)
+    assert Options.choose(short=True).with_times(1.5, None).seconds == 1.5
