@@ -113,12 +113,12 @@ def test_tcp_reaches_the_peer_and_comes_back(machine: Outer):
 
 
 def test_the_link_is_the_only_way_out(machine: Outer):
-    script = "ip -oneline link; echo; ip -4 -oneline address show xk0; echo; ip route; echo; getent hosts peer"
+    script = "ip -oneline link; echo; ip -4 -oneline address show xk0; echo; ip route; echo; getent ahostsv4 peer"
     links, address, routes, peer = machine.xskit("run", "--", "sh", "-c", script).out.split("\n\n")
     assert [line.split(": ")[1].partition("@")[0] for line in links.splitlines()] == ["lo", "xk0"]
     assert "198.18.1.1/24" in address
     assert routes.splitlines()[0].startswith("default via 198.18.1.2 dev xk0")
-    assert peer.split() == ["198.18.1.2", "peer"]
+    assert peer.split()[0] == "198.18.1.2"
 
 
 def test_a_packet_of_full_size_crosses_and_one_byte_more_does_not(machine: Outer):
@@ -159,9 +159,9 @@ def test_nothing_but_one_interface_is_added_to_the_machine(machine: Outer):
 
 
 def test_two_at_once_have_subnets_of_their_own(machine: Outer):
-    first = machine.start(XSKIT, "run", "--", "sh", "-c", "getent hosts peer; cat", stdin=subprocess.PIPE)
+    first = machine.start(XSKIT, "run", "--", "sh", "-c", "grep -w peer /etc/hosts; cat", stdin=subprocess.PIPE)
     assert machine.first_line(first).split() == ["198.18.1.2", "peer"]
-    second = machine.run(XSKIT, "run", "--", "getent", "hosts", "peer")
+    second = machine.run(XSKIT, "run", "--", "grep", "-w", "peer", "/etc/hosts")
     assert second.out.split() == ["198.18.2.2", "peer"]
     first.communicate("")
     assert first.returncode == 0
@@ -174,7 +174,7 @@ def test_two_at_once_have_subnets_of_their_own(machine: Outer):
 )
 def test_addresses_that_the_machine_has_are_left_alone(machine: Outer, taken, peer):
     ip("-netns", machine.name, "address", "add", taken, "dev", "lo")
-    assert machine.xskit("run", "--", "getent", "hosts", "peer").out.split() == [peer, "peer"]
+    assert machine.xskit("run", "--", "grep", "-w", "peer", "/etc/hosts").out.split() == [peer, "peer"]
 
 
 def test_no_subnet_is_free(machine: Outer):

@@ -63,7 +63,7 @@ def run(
     \b
     Examples:
       xskit run --owd 20ms --rate 10Mbit -- ip -brief address
-      xskit run --loss 1% --forward-rate 1Mbit --report /tmp/wan.json -- sh -c 'getent hosts peer'
+      xskit run --loss 1% --forward-rate 1Mbit --report /tmp/wan.json -- grep peer /etc/hosts
     """
     from xskit.cli.output import check_file, write_report
     from xskit.netconf.privileges import require
