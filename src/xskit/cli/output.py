@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -85,13 +86,8 @@ def _print(report: Report, stream: TextIO, *, json: bool) -> None:
 
 
 def _unwritable(path: Path, error: OSError) -> OutputError:
-    remedies = {
-        "ENOSPC": f"df {path.parent}",
-        "ENOENT": f"mkdir -p {path.parent}",
-    }
-    import errno
-
-    name = errno.errorcode.get(error.errno or 0, "")
+    remedies = {errno.ENOSPC: f"df {path.parent}", errno.ENOENT: f"mkdir -p {path.parent}"}
     return OutputError(
-        f"the report cannot be written to {path}: {error.strerror}", remedy=remedies.get(name, f"ls -ld {path.parent}")
+        f"the report cannot be written to {path}: {error.strerror}",
+        remedy=remedies.get(error.errno or 0, f"ls -ld {path.parent}"),
     )
