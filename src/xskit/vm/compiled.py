@@ -72,12 +72,15 @@ def compile_everything() -> None:
     import importlib
     import pkgutil
 
+    import xskit.bench.loops
     import xskit.engine
     from xskit.emulator.emulator import compile_data_plane
     from xskit.emulator.settings import DirectionSettings
 
     compile_data_plane([DirectionSettings(order=order) for order in ("keep", "free")])
-    names = ["xskit.jit", *(f"xskit.engine.{found.name}" for found in pkgutil.iter_modules(xskit.engine.__path__))]
+    names = ["xskit.jit"]
+    for package in (xskit.engine, xskit.bench.loops):
+        names += [f"{package.__name__}.{found.name}" for found in pkgutil.iter_modules(package.__path__)]
     for name in names:
         for value in vars(importlib.import_module(name)).values():
             if callable(getattr(value, "py_func", None)) and hasattr(type(value), "compiled"):

@@ -172,7 +172,7 @@ class RingSet:
     """The rings of one socket, mapped, and a small region for their records.
 
     Args:
-        handle: the socket, bound.
+        handle: the socket.
         rx, tx, fill, completion: how many entries it was given; 0: the socket has no such ring.
 
     Raises:

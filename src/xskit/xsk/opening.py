@@ -24,6 +24,7 @@ from xskit.xsk.errors import Call, explain
 from xskit.xsk.holders import holders
 
 if TYPE_CHECKING:
+    from xskit.xsk.mapping import RingSet
     from xskit.xsk.umem import Umem
 
 __all__ = ["BUSY_SECONDS", "FRAMING_BYTES", "Mode", "Opened", "Plan", "open_socket"]
@@ -64,6 +65,7 @@ class Opened:
     """What was got."""
 
     socket: socket.socket
+    rings: RingSet
     zero_copy: bool
     multi_buffer: bool
     why: list[str] = field(default_factory=list)
@@ -81,21 +83,23 @@ def open_socket(plan: Plan) -> Opened:
     rungs, why = _rungs(plan)
     for number, flags in enumerate(rungs):
         made = _create(plan)
+        rings = None
         try:
+            rings = _map(made, plan)
             _bind(made, plan, flags)
             zero_copy = bool(_option(made, SocketOption.OPTIONS) & XdpOption.ZEROCOPY)
         except OSError as error:
-            made.close()
+            _give_back(made, rings)
             if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP) or number == len(rungs) - 1:
                 raise _explained(plan, flags, error) from error
             cause = _explained(plan, flags, error).cause
             if not (why and why[-1].endswith(cause)):
                 why.append(f"{_name(flags)}: {cause}")
         except BaseException:
-            made.close()
+            _give_back(made, rings)
             raise
         else:
-            return Opened(made, zero_copy, bool(flags & BindFlag.USE_SG), why)
+            return Opened(made, rings, zero_copy, bool(flags & BindFlag.USE_SG), why)
     raise AssertionError("there is always a rung")
 
 
@@ -167,6 +171,20 @@ def _create(plan: Plan) -> socket.socket:
         made.close()
         raise
     return made
+
+
+def _map(made: socket.socket, plan: Plan) -> RingSet:
+    """The rings, mapped before bind: of a bound socket older kernels map none (xsk_mmap: EBUSY; Linux 6.1)."""
+    from xskit.xsk.mapping import RingSet
+
+    return RingSet(made, rx=plan.rx, tx=plan.tx, fill=plan.fill, completion=plan.completion)
+
+
+def _give_back(made: socket.socket, rings: RingSet | None) -> None:
+    """Both: as long as a ring is mapped, the queue stays busy."""
+    if rings is not None:
+        rings.close()
+    made.close()
 
 
 def _set_ring(made: socket.socket, option: SocketOption, entries: int) -> None:

@@ -18,7 +18,7 @@ from xskit.errors import UsageError
 from xskit.netconf.interfaces import look
 from xskit.xsk.attachment import Attachment
 from xskit.xsk.errors import Call, explain
-from xskit.xsk.mapping import MappedRing, RingSet
+from xskit.xsk.mapping import MappedRing
 from xskit.xsk.opening import Mode, Plan, open_socket
 from xskit.xsk.packet import Packet
 from xskit.xsk.pool import Owner, Place
@@ -105,13 +105,12 @@ class Socket:
             plan = Plan(facts, queue, umem, mode, rx, tx, fill, completion, multi_buffer, need_wakeup, shared_fd)
             opened = open_socket(plan)
             undo.callback(opened.socket.close)
-            self._socket = opened.socket
+            self._socket, self._rings = opened.socket, opened.rings
+            undo.callback(self._rings.close)
             self.zero_copy = opened.zero_copy
             self.multi_buffer = shared.multi_buffer if shared else opened.multi_buffer
             self.why += opened.why
             self.transmit_budget = self._set_budget(tx)
-            self._rings = RingSet(opened.socket, rx=rx, tx=tx, fill=fill, completion=completion)
-            undo.callback(self._rings.close)
             self._circulation = owner._circulation if owner else self._new_circulation()
             self._traffic = Traffic(
                 interface, queue, opened.socket, self._rings.rx, self._rings.tx, self._circulation, self.multi_buffer
