@@ -195,3 +195,9 @@ def test_what_needs_no_more_than_now_is_never_refused(now, loss):
     plan = plan_for([now, now], memory_bytes=20 << 20)
     check(plan, 1, now, now.changed({"loss": loss}))
     check(plan, 1, now, now.changed({"rate": None}))
+
+
+def test_frames_are_large_enough_for_nics_that_fill_whole_units_only() -> None:
+    """igb counts its receive buffers in KiB: of a frame of 2048 behind the headroom it uses one."""
+    assert [frame_size_for(1518, unit) for unit in (1, 128, 1024)] == [2048, 2048, 4096]
+    assert frame_size_for(1024, 1024) == 2048

@@ -12,6 +12,7 @@ from xskit.netconf import ethtool
 from xskit.netconf.interfaces import Interface, control_socket, look
 from xskit.netconf.namespaces import MissingError, inside
 from xskit.netconf.netdev import device_features
+from xskit.xsk.drivers import CAREFUL_UNIT_BYTES, UNIT_BYTES
 from xskit.xsk.errors import PortError
 from xskit.xsk.opening import Mode
 
@@ -96,17 +97,22 @@ def check_port(spec: PortSpec) -> Interface:
 def port_facts(spec: PortSpec, mode: Mode) -> PortFacts:
     """What the memory plan must know of a port; raises what check_port does."""
     facts = check_port(spec)
-    return PortFacts(mtu=facts.mtu, rx_queues=facts.rx_queues, hardware_ring=_hardware_ring(spec, mode))
+    if not _may_be_zero_copy(spec, mode):
+        return PortFacts(mtu=facts.mtu, rx_queues=facts.rx_queues)
+    with inside(spec.namespace), control_socket() as control:
+        rings = ethtool.rings(control, spec.name)
+    return PortFacts(
+        mtu=facts.mtu,
+        rx_queues=facts.rx_queues,
+        hardware_ring=0 if rings is None else rings[0],  # the driver keeps that ring full from FILL
+        unit_bytes=UNIT_BYTES.get(facts.driver, CAREFUL_UNIT_BYTES),
+    )
 
 
-def _hardware_ring(spec: PortSpec, mode: Mode) -> int:
-    """Entries of the NIC's RX ring where zero copy may come about: there its driver keeps that ring full from FILL."""
+def _may_be_zero_copy(spec: PortSpec, mode: Mode) -> bool:
+    """Whether zero copy may come about; where the kernel is too old to say (before 6.3), it may."""
     if mode in ("native", "generic"):
-        return 0
+        return False
     with inside(spec.namespace):
         features = device_features(spec.name)
-        if features is not None and not features.zero_copy:
-            return 0
-        with control_socket() as control:
-            rings = ethtool.rings(control, spec.name)
-    return 0 if rings is None else rings[0]
+    return features is None or features.zero_copy

@@ -135,9 +135,9 @@ def fill_entries(ring_size: int, hardware_ring: int) -> int:
     return 1 << (ring_size + hardware_ring - 1).bit_length()
 
 
-def frame_size_for(max_length: int) -> int:
-    """2048 where a whole packet fits behind the headroom, else 4096."""
-    return 2048 if max_length <= 2048 - HEADROOM_BYTES else 4096
+def frame_size_for(max_length: int, unit_bytes: int = 1) -> int:
+    """2048 where a whole packet fits behind the headroom, else 4096; NICs fill whole units only."""
+    return 2048 if max_length <= (2048 - HEADROOM_BYTES) // unit_bytes * unit_bytes else 4096
 
 
 def in_flight(settings: DirectionSettings) -> tuple[int, int] | None:
@@ -230,11 +230,19 @@ def plan_memory(
 
 @dataclass(frozen=True)
 class PortFacts:
-    """What the plan must know of a port. `hardware_ring`: entries that a zero-copy driver takes from FILL, else 0."""
+    """What the plan must know of a port.
+
+    Attributes:
+        mtu: in bytes.
+        rx_queues: how many.
+        hardware_ring: entries that a zero-copy driver takes from FILL, else 0.
+        unit_bytes: a zero-copy driver fills a frame in whole units of these, else 1.
+    """
 
     mtu: int
     rx_queues: int = 1
     hardware_ring: int = 0
+    unit_bytes: int = 1
 
     @property
     def longest(self) -> int:
@@ -259,7 +267,7 @@ def plan_links(
         directions,
         max_lengths=lengths,
         fill_entries=[port.rx_queues * fill_entries(engine.ring_size, port.hardware_ring) for port in ingress],
-        frame_size=engine.frame_size or frame_size_for(max(lengths)),
+        frame_size=engine.frame_size or frame_size_for(max(lengths), max(port.unit_bytes for port in ingress)),
         registrations=sum(port.rx_queues for port in ingress),
         memory_bytes=engine.memory,
         mix=mix,

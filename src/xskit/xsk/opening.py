@@ -20,7 +20,8 @@ from xskit.abi.xdp import AF_XDP, SOL_XDP, BindFlag, SockaddrXdp, SocketOption, 
 from xskit.errors import UsageError, XskitError
 from xskit.netconf.interfaces import Interface
 from xskit.netconf.netdev import device_features
-from xskit.xsk.errors import Call, explain
+from xskit.xsk.drivers import usable_bytes
+from xskit.xsk.errors import Call, PortError, explain
 from xskit.xsk.holders import holders
 
 if TYPE_CHECKING:
@@ -127,22 +128,58 @@ def _rungs(plan: Plan) -> tuple[list[BindFlag], list[str]]:
         return [BindFlag.SHARED_UMEM], []
     base = BindFlag.USE_NEED_WAKEUP if plan.need_wakeup else BindFlag.NONE
     buffers = [BindFlag.USE_SG, BindFlag.NONE] if plan.multi_buffer else [BindFlag.NONE]
-    fits = plan.interface.mtu + FRAMING_BYTES <= plan.umem.capacity
     rungs: list[BindFlag] = []
-    why = []
-    if plan.mode == "auto" and _has_no_zero_copy(plan.interface.name):
-        why = [f"zero copy: {_explained(plan, BindFlag.ZEROCOPY, OSError(errno.EOPNOTSUPP, '')).cause}"]
-    elif plan.mode in ("auto", "zero-copy"):
-        rungs += [BindFlag.ZEROCOPY | base | buffer for buffer in buffers if buffer or fits or not plan.multi_buffer]
+    why: list[str] = []
+    if plan.mode in ("auto", "zero-copy"):
+        rungs, why = _zero_copy_rungs(plan, base, buffers)
     if plan.mode != "zero-copy":
         rungs += [BindFlag.COPY | base | buffer for buffer in buffers]
     return rungs, why
 
 
-def _has_no_zero_copy(name: str) -> bool:
-    """The kernel says so (Linux 6.3): trying would register, and pin, all of the packet memory for nothing."""
-    features = device_features(name)
-    return features is not None and not features.zero_copy
+def _zero_copy_rungs(plan: Plan, base: BindFlag, buffers: list[BindFlag]) -> tuple[list[BindFlag], list[str]]:
+    """The kernel says what a driver can (Linux 6.3): trying registers, and pins, all of the packet memory for nothing.
+
+    Raises:
+        PortError: zero copy is insisted upon, and packets are too long for it.
+    """
+    name, features = plan.interface.name, device_features(plan.interface.name)
+    if features is not None and not features.zero_copy:
+        if plan.mode == "zero-copy":  # what bind says is the last word
+            return [BindFlag.ZEROCOPY | base], []
+        return [], [f"zero copy: {_explained(plan, BindFlag.ZEROCOPY, OSError(errno.EOPNOTSUPP, '')).cause}"]
+    why = []
+    if features is not None and features.zero_copy_segments <= 1 and BindFlag.USE_SG in buffers:
+        buffers = [BindFlag.NONE]
+        why.append(f"zero copy with multi-buffer: the driver of {name} takes packets of one frame only")
+    problem = _too_long(plan, BindFlag.USE_SG in buffers) if plan.rx else None
+    if problem is not None and plan.mode == "zero-copy":
+        raise problem
+    if problem is not None:
+        return [], [*why, f"zero copy: {problem.cause}"]
+    fits = plan.interface.mtu + FRAMING_BYTES <= plan.umem.capacity or not plan.multi_buffer
+    return [BindFlag.ZEROCOPY | base | buffer for buffer in buffers if buffer or fits], why
+
+
+def _too_long(plan: Plan, several_frames: bool) -> PortError | None:
+    """Why packets that the MTU allows could not be received in zero copy; None when they could."""
+    known, frame_size, capacity = plan.interface, plan.umem.frame_size, plan.umem.capacity
+    longest, usable = known.mtu + FRAMING_BYTES, usable_bytes(known.driver, capacity)
+    if usable < min(longest, capacity):
+        return PortError(
+            f"{known.driver}, the driver of {known.name}, fills only {usable} bytes of a frame of {frame_size} and "
+            f"would cut packets of up to {longest} bytes short",
+            errno.EINVAL,
+            remedy="frame_size=4096" if frame_size < 4096 else f"ip link set {known.name} mtu {usable - FRAMING_BYTES}",
+        )
+    if longest > capacity and plan.multi_buffer and not several_frames:
+        return PortError(
+            f"packets of up to {longest} bytes do not fit in a frame of {frame_size}, and the driver of {known.name} "
+            "takes no others",
+            errno.EINVAL,
+            remedy=f"ip link set {known.name} mtu {usable - FRAMING_BYTES}",
+        )
+    return None
 
 
 def _name(flags: BindFlag) -> str:

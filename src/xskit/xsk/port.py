@@ -32,6 +32,10 @@ from xskit.xsk.umem import Umem
 
 __all__ = ["Port", "PortQueue"]
 
+CARRIER_SECONDS = 10.0
+"""How long a carrier that was there is waited for: some drivers reset the NIC when a program or a socket comes, and the
+link then takes a few seconds to be up again. Before that packets would be lost."""
+
 LEAST_MAP_ENTRIES = 64
 """The XSKMAP is sized by queue number; some drivers make more queues when a program is attached."""
 
@@ -122,6 +126,7 @@ class Port:
                     remedy="ip link add xk0 type veth peer name xk1",
                 )
             watch = undo.enter_context(Watch())
+            had_carrier = facts.carrier
             numbers = sorted(set(queues)) if queues is not None else None
             attachment = Attachment.make(facts.index, max(LEAST_MAP_ENTRIES, facts.rx_queues), mode)
             undo.callback(attachment.close)
@@ -141,6 +146,8 @@ class Port:
             for queue in opened:
                 queue.receiver.register(attachment.program)
                 undo.callback(attachment.program.unregister, queue.number)
+            if had_carrier:
+                watch.wait(name, timeout_s=CARRIER_SECONDS)
             features = device_features(name)
             segments = features.zero_copy_segments if features else 1
             return cls(name, umem, attachment, opened, max(1, segments), watch, undo.pop_all())
