@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from xskit.emulator.monitor import Monitor, SaturatedRate, balance
+from xskit.emulator.monitor import STUCK_NS, Monitor, SaturatedRate, balance
 from xskit.emulator.settings import DirectionSettings, read
 from xskit.engine.fifo import Fifo
 from xskit.engine.packets import DropCause
@@ -106,8 +106,8 @@ class FakeWorker:
         self.running = True
 
 
-def snapshot(statistics, outstanding=0, whole=True):
-    return SimpleNamespace(statistics=[statistics], outstanding=[outstanding], whole=whole)
+def snapshot(statistics, outstanding=0, whole=True, stuck_ns=0):
+    return SimpleNamespace(statistics=[statistics], outstanding=[outstanding], stuck_ns=[stuck_ns], whole=whole)
 
 
 def test_the_monitor_counts_imbalances_and_keeps_the_sentence(statistics):
@@ -128,6 +128,15 @@ def test_numbers_of_several_moments_are_not_balanced(statistics):
     assert monitor.imbalances == 0
 
 
+def test_a_driver_that_stops_completing_is_told_with_the_longest_time(statistics):
+    monitor = Monitor([FakeWorker([SimpleNamespace(name="wan forward")])], lambda _: None, lambda: None)
+    monitor.check([snapshot(statistics, stuck_ns=STUCK_NS)])
+    assert monitor.stuck() == [], "a hiccup"
+    for seconds in (2, 7, 3, 0):
+        monitor.check([snapshot(statistics, stuck_ns=seconds * STUCK_NS)])
+    assert monitor.stuck() == ["wan forward: the driver completed nothing for 7.0 s though packets lay in TX"]
+
+
 @pytest.mark.parametrize(
     ("running", "missing", "sentence"),
     [
@@ -138,7 +147,7 @@ def test_numbers_of_several_moments_are_not_balanced(statistics):
 def test_a_run_that_cannot_go_on(running, missing, sentence):
     worker = FakeWorker([])
     worker.running = running
-    worker.snapshot = lambda: SimpleNamespace(statistics=[], outstanding=[], whole=True)
+    worker.snapshot = lambda: SimpleNamespace(statistics=[], outstanding=[], stuck_ns=[], whole=True)
     monitor = Monitor([worker], lambda _: None, lambda: missing)
     monitor.start()
     assert monitor.wait(60)

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.pure.reference import Settings
 from tests.pure.support_kernel import FRAME_CAPACITY, PlainEngine, engine, stages
 from tests.pure.support_pipeline import MS
+from xskit.engine.clock import monotonic_ns
 from xskit.engine.live import EgressLimits
 from xskit.engine.packets import DropCause
 from xskit.stages.loss import Loss
@@ -86,6 +87,26 @@ def test_a_port_that_was_down_is_tried_again_once_the_kernel_has_sent_what_lay_i
         assert made.through() == [packet(3)]
         assert made.direction.egress().down == 0
         assert made.dropped(DropCause.PORT_DOWN) == 1
+
+
+def test_a_driver_that_takes_packets_and_completes_none_is_noticed_unless_its_port_is_down() -> None:
+    """As igb does under a generic program: TX is taken, COMPLETION never comes."""
+    with engine(zero_copy=True) as made:
+        (ingress,), (egress,) = made.ingress, made.egress
+        assert made.direction.stuck_ns(HOUR_NS * 24 * 365) == 0, "nothing was sent"
+        ingress.receive(packet(1))
+        before_ns = monotonic_ns()
+        made.run(2)
+        egress.send()
+        made.run(2)
+        after_ns = monotonic_ns()
+        assert HOUR_NS <= made.direction.stuck_ns(after_ns + HOUR_NS) <= HOUR_NS + after_ns - before_ns
+        made.direction.egress().down = errno.ENETDOWN
+        assert made.direction.stuck_ns(after_ns + HOUR_NS) == 0, "no wonder"
+        made.direction.egress().down = 0
+        egress.complete()
+        made.run(2)
+        assert made.direction.stuck_ns(after_ns + HOUR_NS) == 0
 
 
 @settings(max_examples=40, stateful_step_count=40)

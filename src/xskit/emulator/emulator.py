@@ -267,7 +267,7 @@ class Emulator:
             report,
             imbalances=self._monitor.imbalances,
             violations=sum(live.pool.view.violations for worker in self._workers for live in worker.directions),
-            broken=[failure] if failure else [],
+            broken=[*([failure] if failure else []), *self._monitor.stuck()],
             remedy=self._memory_remedy(),
         )
         return report

@@ -1,4 +1,4 @@
-"""Watches running workers: conservation, the rate of a saturated bottleneck, ports that vanish.
+"""Watches running workers: conservation, the rate of a saturated bottleneck, ports that vanish or stop sending.
 
 A thread that looks at a snapshot ten times a second. It never stops the loop: the loop copies its numbers when asked.
 """
@@ -15,6 +15,8 @@ from xskit.engine.pipeline import Statistics
 from xskit.engine.thread import Snapshot, WorkerThread
 
 PERIOD_SECONDS = 0.1
+STUCK_NS = 1_000_000_000
+"""Packets given to the kernel are completed in microseconds; a driver that takes longer than this has stopped."""
 
 
 def balance(statistics: Statistics, outstanding: int) -> list[str]:
@@ -79,6 +81,8 @@ class Monitor:
     ) -> None:
         self.imbalances = 0
         self.sentences: list[str] = []
+        self.stuck_ns: dict[str, int] = {}
+        """By direction: the longest that the kernel completed nothing though packets lay in TX and the port was up."""
         self.failure: str | None = None
         """Why the run cannot go on: a port was deleted, a worker died."""
         self._workers = list(workers)
@@ -122,13 +126,22 @@ class Monitor:
         for worker, snapshot in zip(self._workers, snapshots, strict=True):
             if not snapshot.whole:
                 continue
-            for direction, statistics, outstanding in zip(
-                worker.directions, snapshot.statistics, snapshot.outstanding, strict=True
+            for direction, statistics, outstanding, stuck_ns in zip(
+                worker.directions, snapshot.statistics, snapshot.outstanding, snapshot.stuck_ns, strict=True
             ):
+                if stuck_ns > STUCK_NS:
+                    self.stuck_ns[direction.name] = max(stuck_ns, self.stuck_ns.get(direction.name, 0))
                 if wrong := balance(statistics, outstanding):
                     self.imbalances += 1
                     self.sentences = [f"{direction.name}: {sentence}" for sentence in wrong]
         self._look(snapshots)
+
+    def stuck(self) -> list[str]:
+        """A sentence for each direction whose port stopped sending."""
+        return [
+            f"{name}: the driver completed nothing for {longest_ns / 1e9:.1f} s though packets lay in TX"
+            for name, longest_ns in self.stuck_ns.items()
+        ]
 
     def _dead_worker(self) -> str | None:
         if all(worker.running for worker in self._workers):

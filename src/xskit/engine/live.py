@@ -150,6 +150,13 @@ class LiveDirection:
             for number in range(self._queues)
         )
 
+    def stuck_ns(self, now_ns: int, records: np.ndarray[Any, Any] | None = None) -> int:
+        """How long the kernel has completed nothing though it should, live or from a snapshot; 0 while a port is down."""
+        base = self.records if records is None else int(records.ctypes.data)
+        queues = [record_view(Egress, base + self._egress + n * EGRESS_BYTES, records) for n in range(self._queues)]
+        since = [q.progress_ns for q in queues if q.outstanding and q.progress_ns and not q.down]
+        return max((now_ns - progress_ns for progress_ns in since), default=0)
+
     def egress(self, number: int = 0) -> Egress:
         """The live record of an egress queue."""
         return record_view(Egress, self.records + self._egress + number * EGRESS_BYTES)

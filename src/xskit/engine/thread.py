@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from xskit.engine.clock import monotonic_ns
 from xskit.engine.live import LiveDirection
 from xskit.engine.pipeline import Statistics
 from xskit.engine.records import PIPELINES, SNAPSHOT, Direction, Worker
@@ -55,6 +56,7 @@ class Snapshot:
     worker: WorkerFacts
     statistics: list[Statistics]
     outstanding: list[int]
+    stuck_ns: list[int]
     achieved: list[Direction]
     whole: bool
     """False: the worker did not answer in time, so the numbers are of several moments and need not balance."""
@@ -220,6 +222,7 @@ class WorkerThread:
             worker=self._facts(worker),
             statistics=[d.statistics(copies[2 * n]) for n, d in enumerate(self.directions)],
             outstanding=[d.outstanding(copies[2 * n + 1]) for n, d in enumerate(self.directions)],
+            stuck_ns=[d.stuck_ns(monotonic_ns(), copies[2 * n + 1]) for n, d in enumerate(self.directions)],
             achieved=[d.achieved(copies[2 * n + 1]) for n, d in enumerate(self.directions)],
             whole=whole,
         )
