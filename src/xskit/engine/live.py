@@ -151,7 +151,7 @@ class LiveDirection:
         )
 
     def stuck_ns(self, now_ns: int, records: np.ndarray[Any, Any] | None = None) -> int:
-        """How long the kernel has completed nothing though it should, live or from a snapshot; 0 while a port is down."""
+        """How long the kernel has completed nothing though it should, live or from a snapshot; 0 when down."""
         base = self.records if records is None else int(records.ctypes.data)
         queues = [record_view(Egress, base + self._egress + n * EGRESS_BYTES, records) for n in range(self._queues)]
         since = [q.progress_ns for q in queues if q.outstanding and q.progress_ns and not q.down]
