@@ -65,12 +65,13 @@ def emulate(
     from xskit.netconf.journal import restore_dead
     from xskit.netconf.signals import terminated_by_exception
 
-    with terminated_by_exception():
+    with terminated_by_exception() as asked:
         restore_dead()
         with (
             Emulator(configuration.links, configuration.engine, on_compile=compiling) as emulator,
             Signals() as signals,
         ):
+            asked.check()
             failure = _watch(emulator, signals, seconds)
             result = emulator.close()
     assert result is not None

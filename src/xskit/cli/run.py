@@ -85,10 +85,11 @@ def _run(command: list[str], link: dict[str, Any], engine: dict[str, Any], mtu: 
     from xskit.lab import Lab
     from xskit.netconf.signals import terminated_by_exception
 
-    with terminated_by_exception(), Lab(on_compile=compiling, **engine) as lab:
+    with terminated_by_exception() as asked, Lab(on_compile=compiling, **engine) as lab:
         host, peer = lab.host("command"), lab.machine("peer")
         running = lab.link(host, peer, name="run", mtu=mtu, **link)
         with Signals() as signals:
+            asked.check()
             code = signals.attend(_start(host, command))
             lab.close()
     return code, running.report()

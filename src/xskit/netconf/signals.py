@@ -8,34 +8,61 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["Terminated", "terminated_by_exception"]
+__all__ = ["Asked", "Terminated", "terminated_by_exception"]
 
-_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Terminated(SystemExit):
     """A signal asks the process to end; `code` is 128 + its number, as shells have it."""
 
 
-@contextmanager
-def terminated_by_exception() -> Iterator[None]:
-    """In the block, SIGTERM and SIGHUP raise `Terminated` in the main thread. An ignored one (nohup) stays ignored.
+class Asked:
+    """What signals have asked for so far.
 
-    Does nothing in another thread: Python lets only the main thread handle signals.
+    An exception that a signal raises while an object is being destroyed is lost: Python prints and forgets it. So
+    whoever is about to begin something long calls `check`.
     """
+
+    def __init__(self) -> None:
+        self._numbers: list[int] = []
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """The signal handler."""
+        self._numbers.append(number)
+        self.check()
+
+    def check(self) -> None:
+        """Raise what the first signal stands for, if there was one.
+
+        Raises:
+            KeyboardInterrupt: for SIGINT.
+            Terminated: for the others.
+        """
+        if not self._numbers:
+            return
+        if self._numbers[0] == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise Terminated(128 + self._numbers[0])
+
+
+@contextmanager
+def terminated_by_exception() -> Iterator[Asked]:
+    """In the block, signals that end a process raise in the main thread. An ignored one (nohup) stays ignored.
+
+    SIGINT raises KeyboardInterrupt, SIGTERM and SIGHUP raise `Terminated`. Does nothing in another thread: Python lets
+    only the main thread handle signals.
+    """
+    asked = Asked()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield asked
         return
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     for number, handler in before.items():
         if handler is not signal.SIG_IGN:
-            signal.signal(number, _raise)
+            signal.signal(number, asked)
     try:
-        yield
+        yield asked
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _raise(number: int, frame: FrameType | None) -> None:
-    raise Terminated(128 + number)
