@@ -107,6 +107,11 @@ EXPLANATIONS: dict[tuple[Call, int, str], Explanation] = {
         "queue {queue} of {interface} cannot share the packet memory of the other socket: sockets of one queue share "
         "FILL and COMPLETION, others bring their own"
     ),
+    (Call.BIND, errno.EINVAL, "multi-buffer"): Explanation(
+        "packets of several frames are refused on queue {queue} of {interface}: multi-buffer came with Linux 6.6",
+        "multi_buffer=False",
+        True,
+    ),
     (Call.BIND, errno.EINVAL, "zero copy"): Explanation(
         "{interface} refuses zero copy on queue {queue}: an MTU too large for frames of {frame_size} bytes, or a "
         "driver that has it only in some configurations",

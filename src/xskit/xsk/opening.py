@@ -254,6 +254,8 @@ def _explained(plan: Plan, flags: BindFlag, error: OSError) -> XskitError:
     condition = ""
     if flags & BindFlag.SHARED_UMEM:
         condition = "shared"
+    elif flags & BindFlag.USE_SG:
+        condition = "multi-buffer"
     elif flags & BindFlag.ZEROCOPY:
         condition = "zero copy"
     others = ""

@@ -201,7 +201,8 @@ class Traffic:
         try:
             self._handle.recv(1, socket.MSG_DONTWAIT)
         except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EBUSY, errno.ENETDOWN):
+            # EOPNOTSUPP: before Linux 5.11 only poll wakes the receiving side
+            if error.errno not in (errno.EAGAIN, errno.EBUSY, errno.ENETDOWN, errno.EOPNOTSUPP):
                 raise explain(Call.RECEIVE, error, interface=self._interface) from error
 
     # --- sending ------------------------------------------------------------------------------------------------
