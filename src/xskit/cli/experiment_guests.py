@@ -72,6 +72,7 @@ def _machine(experiment: Experiment, nic: str) -> Machine:
         cpus=1 if counted else 2,
         memory_bytes=MEMORY_BYTES,
         count_instructions=counted,
+        offloads=experiment.guest_offloads,
     )
 
 

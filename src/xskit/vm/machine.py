@@ -38,6 +38,8 @@ class Machine:
         memory_bytes: of the guest; what it writes to files lies in there too.
         count_instructions: the guest's clock does: each takes 1 ns, and waiting takes none (QEMU's icount). Emulated
             guests only; what happens in one is then repeatable.
+        offloads: NICs can have checksums and scatter-gather; then none is wired to another, and what they send goes
+            nowhere.
     """
 
     nics: int = 2
@@ -46,6 +48,7 @@ class Machine:
     cpus: int = 2
     memory_bytes: int = 1 << 30
     count_instructions: bool = False
+    offloads: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.nics <= MAX_NICS or self.nics % 2:
@@ -56,6 +59,11 @@ class Machine:
             raise UsageError(f"a guest has 1 to 64 CPUs, not {self.cpus}")
         if self.memory_bytes < 256 << 20:
             raise UsageError("a guest needs 256 MiB of memory at least", remedy="--memory 1GiB")
+
+    @property
+    def needs_taps(self) -> bool:
+        """Whether the NICs' wires must carry several queues, or offloads: QEMU's hubs carry neither."""
+        return self.offloads or (self.model.backend_queues and self.queues > 1)
 
 
 def command_line(

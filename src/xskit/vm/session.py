@@ -15,6 +15,7 @@ from xskit.vm import qemu as qemus
 from xskit.vm.guest import Command, Guest, Outcome, Sink
 from xskit.vm.machine import Machine
 from xskit.vm.places import new_run_folder, require_x86
+from xskit.vm.taps import taps
 
 __all__ = ["Request", "Result", "run_guest"]
 
@@ -83,8 +84,12 @@ def run_guest(
     try:
         with ExitStack() as stack:
             preparation = stack.enter_context(compiled.Preparation()) if request.data_plane else None
+            hardware = request.machine
+            others: Sequence[Sequence[int]] = ()
+            if hardware.needs_taps:
+                others = stack.enter_context(taps(hardware.nics, hardware.queues, wired=not hardware.offloads))
             guest = stack.enter_context(
-                Guest(qemu, kernel, archive, request.machine, out=folder, kvm=accelerator.kvm, console=console)
+                Guest(qemu, kernel, archive, hardware, out=folder, kvm=accelerator.kvm, console=console, taps=others)
             )
             guest.wait_ready()
             if preparation is not None:

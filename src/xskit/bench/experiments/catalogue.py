@@ -140,6 +140,7 @@ CATALOGUE = (
         kernels=("5.10", "6.1", "7.3"),
         guest_nics=2,
         guest_interfaces=("eth0",),
+        guest_offloads=True,
     ),
     Experiment(
         name="netem",

@@ -1,6 +1,9 @@
-"""How often the kernel copies a packet into an skb: calls of skb_store_bits, which is what xsk_build_skb copies with.
+"""How often the kernel copies a packet that AF_XDP sends, counted by kprobes (CONFIG_KPROBE_EVENTS).
 
-A kprobe counts them (CONFIG_KPROBE_EVENTS); the probe's own file of hits needs no reading of the trace.
+    skb_store_bits     xsk_build_skb copies with it, where a packet is not sent from its own page (net/xdp/xsk.c)
+    __pskb_pull_tail   makes a packet of pages linear, for a device without scatter-gather (net/core/dev.c)
+
+The probes' own file of hits needs no reading of the trace.
 """
 
 from __future__ import annotations
@@ -15,8 +18,8 @@ from typing import Self
 __all__ = ["CopyCount"]
 
 TRACING = Path("/sys/kernel/tracing")
-FUNCTION = "skb_store_bits"
-_NAME = f"xk{os.getpid()}"
+FUNCTIONS = ("skb_store_bits", "__pskb_pull_tail")
+_GROUP = f"xk{os.getpid()}"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -25,11 +28,11 @@ class CopyCount:
     """Counts from entering to leaving.
 
     Attributes:
-        calls: of the whole machine meanwhile; None: nobody knows, and `why`.
+        calls: of each of FUNCTIONS, on the whole machine meanwhile; None: nobody knows, and `why`.
     """
 
     def __init__(self) -> None:
-        self.calls: int | None = None
+        self.calls: dict[str, int] | None = None
         self.why = ""
 
     def __enter__(self) -> Self:
@@ -39,11 +42,12 @@ class CopyCount:
             if not (TRACING / "kprobe_events").exists():
                 self.why = "this kernel has no kprobes (CONFIG_KPROBE_EVENTS)"
                 return self
-            with (TRACING / "kprobe_events").open("a") as file:
-                file.write(f"p:{_NAME}/{_NAME} {FUNCTION}\n")
-            (TRACING / "events" / _NAME / _NAME / "enable").write_text("1")
+            for function in FUNCTIONS:
+                _say(f"p:{_GROUP}/{_event(function)} {function}")
+            (TRACING / "events" / _GROUP / "enable").write_text("1")
         except OSError as error:
-            self.why = f"the kernel does not let {FUNCTION} be probed: {error.strerror}"
+            self.why = f"the kernel does not let it be probed: {error.strerror}"
+            self._remove()
         return self
 
     def __exit__(
@@ -51,13 +55,29 @@ class CopyCount:
     ) -> None:
         if self.why:
             return
-        (TRACING / "events" / _NAME / _NAME / "enable").write_text("0")
-        for line in (TRACING / "kprobe_profile").read_text().splitlines():
-            name, hits, *_ = line.split()
-            if name in (_NAME, f"{_NAME}/{_NAME}"):
-                self.calls = int(hits)
-        with suppress(OSError), (TRACING / "kprobe_events").open("a") as file:
-            file.write(f"-:{_NAME}/{_NAME}\n")
+        (TRACING / "events" / _GROUP / "enable").write_text("0")
+        hits = dict(line.split()[:2] for line in (TRACING / "kprobe_profile").read_text().splitlines())
+        self.calls = {function: int(hits.get(_event(function), 0)) for function in FUNCTIONS}
+        self._remove()
+
+    def _remove(self) -> None:
+        for function in FUNCTIONS:
+            with suppress(OSError):
+                _say(f"-:{_GROUP}/{_event(function)}")
+
+
+def _event(function: str) -> str:
+    """A name that is nobody else's in the list of hits, which leaves the group out."""
+    return f"{_GROUP}_{function.strip('_')}"
+
+
+def _say(line: str) -> None:
+    """Add a line; Python's own way to append seeks to the end, which this file refuses. Raises OSError."""
+    fd = os.open(TRACING / "kprobe_events", os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(fd, f"{line}\n".encode())
+    finally:
+        os.close(fd)
 
 
 def _mount() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill, wrap
 
+from xskit.bench.experiments.combined import combined
 from xskit.bench.experiments.experiment import Experiment, Result, ResultError
 
 __all__ = ["as_json", "keep", "kept", "markdown", "text"]
@@ -26,6 +27,7 @@ def text(experiment: Experiment, results: Sequence[Result]) -> str:
         parts += [f"Ours: {result.where}"] if number == 0 else [f"Ours: {_paragraph(result.headline())}"]
         parts += [table.text() for table in result.tables]
         parts += ["\n".join(_item(line) for line in result.findings)] if result.findings else []
+    parts += [table.text() for table in combined(experiment.name, results)]
     parts += [_paragraph(f"Comparable: {experiment.comparable}"), _paragraph(f"Not: {experiment.different}")]
     return "\n\n".join(parts)
 
@@ -38,6 +40,8 @@ def markdown(experiment: Experiment, results: Sequence[Result]) -> str:
         parts.append(f"### {result.where}\n\n`{command}`, {result.started[:10]}\n\n{result.headline()}")
         parts += [table.markdown() for table in result.tables]
         parts += ["\n".join(f"- {line}" for line in result.findings)] if result.findings else []
+    if tables := combined(experiment.name, results):
+        parts += ["### All together", *(table.markdown() for table in tables)]
     if not parts:
         parts = [f"Not measured yet: `xskit experiment run {experiment.name}`."]
     return "\n\n".join(parts)

@@ -5,92 +5,78 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from xskit.bench.experiments.copies import CopyCount
+from xskit.bench.bed import Bed
 from xskit.bench.experiments.experiment import Options, Result, counted_instructions, emulated
+from xskit.bench.experiments.sends import Sends, count_sends
 from xskit.bench.experiments.tables import Cell, Column, Table
 from xskit.bench.results import Outcome
 from xskit.bench.session import measure
 from xskit.bench.settings import Case, Conditions
+from xskit.netconf.interfaces import look
 
 __all__ = ["run"]
 
 SIZES = (64, 512, 1024, 1500)
 """xdpsock's: with the 4 bytes of the checksum that a NIC puts behind."""
-LEAST_COUNTED = 64
+ROUNDS, SHORT_ROUNDS = 200, 20
 
 
 def run(options: Options) -> Result:
     """Measure on the interface given, or on a veth pair."""
     interfaces = options.interfaces[:1]
-    result = Result.begin("tx-sizes", options, interfaces[0] if interfaces else "veth")
+    driver = look(interfaces[0]).driver if interfaces else "veth"
+    result = Result.begin("tx-sizes", options, driver)
     cases = [Case("txonly", interfaces, xdp="generic", packet_size=size, frame_size=4096) for size in SIZES]
-    counted = _copies(cases, options)
-    options.say("txonly, skb mode, packets of " + ", ".join(map(str, SIZES)) + " bytes")
-    session = measure(cases, Conditions(duration=options.seconds, repeat=options.repeat))
-    if interfaces:
-        drivers = {facts["driver"] for outcome in session.outcomes for facts in outcome.interfaces}
-        result.where = f"{result.where} ({', '.join(sorted(drivers))})"
-    result.tables = [_table(session.outcomes, counted)]
-    result.findings = _findings(session.outcomes, counted)
+    options.say(f"sendto, skb mode, {driver}, packets of {', '.join(map(str, SIZES))} bytes")
+    rounds = SHORT_ROUNDS if options.short else ROUNDS
+    with Bed() as bed:
+        sends = [count_sends(case, bed.place(case), rounds) for case in cases]
+    outcomes: list[Outcome] = []
+    if not emulated():
+        options.say("txonly, skb mode")
+        outcomes = measure(cases, Conditions(duration=options.seconds, repeat=options.repeat)).outcomes
+    result.tables = [_table(outcomes, sends, driver)]
+    result.findings = _findings(outcomes, sends, driver)
     return result
 
 
-def _copies(cases: Sequence[Case], options: Options) -> list[float | str]:
-    """Bytes copied for each packet of each case, or why nobody knows."""
-    found: list[float | str] = []
-    for case in cases:
-        options.say(f"counting copies, packets of {case.packet_size} bytes")
-        with CopyCount() as count:
-            session = measure([case], Conditions(duration=options.seconds / 3, repeat=1))
-        packets = session.outcomes[0].runs[0].counts["sent"]
-        if count.calls is None:
-            found.append(count.why)
-        elif packets < LEAST_COUNTED:
-            found.append("too few packets")
-        else:
-            found.append(count.calls / packets * case.packet.length)
-    return found
-
-
-def _table(outcomes: Sequence[Outcome], copied: Sequence[float | str]) -> Table:
-    cost = "instructions a packet" if counted_instructions() else "CPU ns a packet"
-    columns = [Column("size"), Column("pps", "pps"), Column(cost, "count"), Column("bytes copied a packet", "count"),
-               Column("path")]  # fmt: skip
+def _table(outcomes: Sequence[Outcome], sends: Sequence[Sends], driver: str) -> Table:
+    cost = "instructions of sendto a packet" if counted_instructions() else "ns of sendto a packet"
+    columns = [Column("size"), Column("pps", "pps"), Column(cost, "count"), Column("against 64", "percent"),
+               Column("bytes copied a packet", "count"), Column("path")]  # fmt: skip
+    rates = [statistics.median(outcome.values("tx_pps")) for outcome in outcomes]
     rows: list[list[Cell]] = []
-    for outcome, copies in zip(outcomes, copied, strict=True):
-        rate: Cell = None if emulated() else _median(outcome, "tx_pps")
-        number = None if isinstance(copies, str) else copies
-        rows.append([str(outcome.case.packet_size), rate, _median(outcome, "cpu_ns_per_packet"), number, _path(copies)])
-    why = next((words for words in copied if isinstance(words, str)), "")
-    note = f"Bytes copied are not known here: {why}." if why else "Bytes copied: calls of skb_store_bits, counted."
+    for number, (size, one) in enumerate(zip(SIZES, sends, strict=True)):
+        rate = rates[number] if rates else None
+        rows.append([str(size), rate, one.ns, (one.ns / sends[0].ns - 1) * 100, one.copied_bytes, _path(one, driver)])
+    why = sends[0].why
+    note = (
+        f"Bytes copied were not counted here: {why}."
+        if why
+        else "Bytes copied: calls of skb_store_bits and __pskb_pull_tail, counted."
+    )
     return Table("txonly, skb mode", columns, rows, note)
 
 
-def _median(outcome: Outcome, metric: str) -> float | None:
-    values = outcome.values(metric)
-    return statistics.median(values) if values else None
+def _path(one: Sends, driver: str) -> str:
+    if one.copies is not None:
+        stored, pulled = one.copies["skb_store_bits"] >= 0.5, one.copies["__pskb_pull_tail"] >= 0.5
+        return "copy" if stored else "page, then made linear for the device" if pulled else "page"
+    return "copy: the device needs a linear part" if driver == "veth" else "not known"
 
 
-def _path(copied: float | str) -> str:
-    if isinstance(copied, str):
-        return "copy: this device needs a linear part"
-    return "page" if copied < 1 else "copy"
-
-
-def _findings(outcomes: Sequence[Outcome], copied: Sequence[float | str]) -> list[str]:
-    metric = "cpu_ns_per_packet" if emulated() else "tx_pps"
-    first, last = (_median(outcome, metric) for outcome in (outcomes[0], outcomes[-1]))
+def _findings(outcomes: Sequence[Outcome], sends: Sequence[Sends], driver: str) -> list[str]:
     found = []
-    if first and last:
-        word = "instructions" if counted_instructions() else "time" if emulated() else "packets a second"
-        found.append(f"From 64 to 1500 bytes {word} changed by {(last / first - 1) * 100:+.1f} %.")
-    known = [copies for copies in copied if not isinstance(copies, str)]
+    known = [one.copied_bytes for one in sends if one.copied_bytes is not None]
     if known and max(known) < 1:
         found.append("Nothing was copied: the pages of the packet memory themselves went out (since Linux 5.13).")
     elif known:
-        found.append("Every packet was copied whole into an skb.")
-    else:
+        found.append("Every packet was copied whole.")
+    if driver == "veth":
         found.append(
             "veth does not say IFF_TX_SKB_NO_LINEAR, so every packet is copied into the linear part of an skb."
         )
+    rates = [statistics.median(outcome.values("tx_pps")) for outcome in outcomes]
+    if rates:
+        found.append(f"From 64 to 1500 bytes the rate changed by {(rates[-1] / rates[0] - 1) * 100:+.1f} %.")
     return found
