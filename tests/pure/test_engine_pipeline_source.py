@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import xskit
-from xskit import jit
+from xskit import _cache, jit
 from xskit.engine.fingerprint import fingerprint
 from xskit.engine.pipeline import compile_pipeline, plan_block
 from xskit.engine.source import pipeline_source
@@ -106,7 +106,7 @@ def test_compiled_modules_take_constants_from_such_modules_only() -> None:
 
 
 PROBE = """
-from xskit import jit
+from xskit import _cache, jit
 from xskit.engine.virtual import VirtualPipeline
 from xskit.stages.loss import Loss
 with VirtualPipeline([Loss(1.0)]) as made:
@@ -183,26 +183,26 @@ def test_old_folders_go_when_a_new_one_is_made(tmp_path: Path, monkeypatch: pyte
         folder = tmp_path / f"code-{age}"
         folder.mkdir()
         os.utime(folder, (1000 - age, 1000 - age))
-    made = jit.cache_folder.__wrapped__()
+    made = _cache.cache_folder.__wrapped__()
     assert {path.name for path in tmp_path.iterdir()} == {
         made.name,
-        *(f"code-{age}" for age in range(jit.KEPT_FOLDERS - 1)),
+        *(f"code-{age}" for age in range(_cache.KEPT_FOLDERS - 1)),
     }
-    assert jit.cache_folder.__wrapped__() == made
+    assert _cache.cache_folder.__wrapped__() == made
 
 
 def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XSKIT_CACHE", str(tmp_path / "file"))
     with pytest.raises(KernelError, match="cannot be kept"):
-        jit.cache_folder.__wrapped__()
+        _cache.cache_folder.__wrapped__()
 
 
 def test_where_the_cache_lies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     monkeypatch.delenv("XSKIT_CACHE", raising=False)
-    assert jit.cache_root() == Path("/somewhere/xskit")
+    assert _cache.cache_root() == Path("/somewhere/xskit")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert jit.cache_root() == Path.home() / ".cache" / "xskit"
+    assert _cache.cache_root() == Path.home() / ".cache" / "xskit"
     monkeypatch.setenv("XSKIT_CACHE", "/elsewhere")
-    assert jit.cache_root() == Path("/elsewhere")
+    assert _cache.cache_root() == Path("/elsewhere")
