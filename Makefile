@@ -9,10 +9,10 @@ INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help root demo test test-vm coverage lint types bench docs lock clean
+.PHONY: help root demo test test-vm coverage lint types bench bench-peers docs lock clean
 
 help:  ## show this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-9s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
 demo: root $(INSTALLED)  ## two hosts, an emulated link, real traffic: asked against achieved (root)
 	@$(BIN)/xskit demo
@@ -44,6 +44,9 @@ types: $(INSTALLED)  ## mypy --strict
 
 bench: root $(INSTALLED)  ## the engine and whole links against C twins (root, and a C compiler)
 	@$(BIN)/python benchmarks/run.py
+
+bench-peers: root $(INSTALLED)  ## xskit bench against C twins, and xdpsock where it is on the PATH (root, and a C compiler)
+	@$(BIN)/python benchmarks/peers.py
 
 docs: $(INSTALLED)  ## the documentation, into site/
 	@$(BIN)/mkdocs build --quiet --strict

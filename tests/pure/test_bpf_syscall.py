@@ -248,6 +248,35 @@ def test_a_test_run_gives_packet_and_metadata_apart(new_fd):
     assert (result.action, result.metadata, result.packet, result.duration_ns) == (4, b"new meta", b"q" * 16, 99)
 
 
+def test_live_frames_ask_for_nothing_back(new_fd):
+    def run(attr):
+        assert struct.unpack_from("=I", attr, 8)[0] == 60
+        assert memory(attr, 16, 60) == b"p" * 60
+        assert memory(attr, 48, 24) == struct.pack("=6I", 0, 60, 0, 3, 1, 0)
+        assert struct.unpack_from("=I", attr, 12)[0] == struct.unpack_from("=Q", attr, 24)[0] == 0  # no packet
+        assert struct.unpack_from("=I", attr, 44)[0] == struct.unpack_from("=Q", attr, 56)[0] == 0  # no context
+        assert struct.unpack_from("=I", attr, 32)[0] == 1000
+        assert struct.unpack_from("=III", attr, 64) == (2, 0, 32)
+        return 0
+
+    kernel = FakeKernel(PROG_LOAD=new_fd, PROG_TEST_RUN=run)
+    with syscall.replaced(kernel), Program.load(ProgramSpec("p", NOTHING)) as program:
+        program.run_live(b"p" * 60, ifindex=3, queue=1, repeat=1000, batch=32)
+
+
+def test_a_kernel_without_live_frames_is_named(new_fd):
+    def run(attr):
+        raise OSError(errno.EINVAL, "")
+
+    kernel = FakeKernel(PROG_LOAD=new_fd, PROG_TEST_RUN=run)
+    with (
+        syscall.replaced(kernel),
+        Program.load(ProgramSpec("p", NOTHING)) as program,
+        pytest.raises(BpfError, match="live frames came with Linux 5.18"),
+    ):
+        program.run_live(b"p" * 60, ifindex=3, repeat=1)
+
+
 def test_only_xdp_programs_take_metadata(new_fd):
     spec = ProgramSpec("tc", NOTHING, ProgramType.SCHED_CLS, AttachType.TCX_EGRESS)
     with (

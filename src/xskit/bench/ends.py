@@ -27,6 +27,9 @@ SO_BUSY_POLL, SO_PREFER_BUSY_POLL, SO_BUSY_POLL_BUDGET = 46, 69, 70
 """asm-generic/socket.h."""
 BUSY_POLL_US = 20
 ENDLESS = 1 << 62
+QUIET_S = 0.005
+"""When nothing has come for so long, nothing is on its way any more."""
+
 PATIENCE_NS = 1_000_000_000
 
 
@@ -202,6 +205,21 @@ class End:
     def total(self, name: str) -> int:
         """A counter of the BenchQueue records, summed over the sockets."""
         return sum(int(getattr(queue, name)) for queue in self.queues)
+
+    def is_drained(self) -> bool:
+        """Nothing waits in RX."""
+        return all(ring.pending() == 0 for opened in self.sockets if (ring := opened._rings.rx))
+
+    def wait_until_drained(self, seconds: float) -> None:
+        """Until nothing waits in RX, nor comes for a moment; at most so long."""
+        deadline = time.monotonic() + seconds
+        seen = -1
+        while time.monotonic() < deadline:
+            now = self.total("received_frames")
+            if now == seen and self.is_drained():
+                return
+            seen = now
+            time.sleep(QUIET_S)
 
     def wait_for_completion(self, seconds: float) -> bool:
         """Until nothing is on its way any more; False when the time is over first."""

@@ -16,14 +16,14 @@ from typing import Protocol
 
 from xskit.bench.bed import Place
 from xskit.bench.ends import End
-from xskit.bench.programs import Counting, SocketProgram, echo_program, live_program, sink_program
+from xskit.bench.programs import Counting, SocketProgram, echo_program, sink_program
 from xskit.bench.settings import LIVE_PACKET_BYTES, Case, ModeName
 from xskit.bench.worker import LoopThread, pin
 from xskit.netconf.interfaces import look
 
 __all__ = ["Far", "FarCounts", "build"]
 
-LIVE_CHUNK = 8192
+LIVE_CHUNK = 4096
 """Packets a system call: some ms, so that a stop is soon seen."""
 LIVE_BATCH = 64
 
@@ -44,6 +44,10 @@ class Far(Protocol):
 
     def halt(self) -> None:
         """Send no more, and wait until what was sent has left."""
+        ...
+
+    def drain(self) -> None:
+        """Wait until all that has come is counted."""
         ...
 
     def count(self, counts: FarCounts) -> None: ...
@@ -69,18 +73,25 @@ def build(case: Case, place: Place, stack: ExitStack, cpu: int | None) -> list[F
     if case.mode == "txonly":
         add(Sink(place.far[0]) if live else Socketed("loss", place.far[0], case, cpu, sends=False))
     elif case.mode == "latency":
-        add(Reflector(place.far[0]) if live else Socketed("l2fwd", place.far[0], case, cpu))
+        bounces = live and case.xdp != "generic"
+        add(Reflector(place.far[0]) if bounces else Socketed("l2fwd", place.far[0], case, cpu))
+    elif case.mode == "l2fwd" and not _is_live(case):
+        add(Socketed("loss", place.far[0], case, cpu))
     else:
-        for name in place.far[1:] if case.mode == "forward" else place.far if case.mode == "l2fwd" else ():
-            add(Sink(name) if live else Socketed("loss", name, case, cpu, sends=False))
-        add(_source(case, place, cpu))
+        if case.mode in ("l2fwd", "forward"):
+            add(Sink(place.far[-1]) if live else Socketed("loss", place.far[-1], case, cpu, sends=False))
+        if _is_live(case):
+            add(LiveSource(case, place, cpu))
+        else:
+            add(Socketed("txonly", place.far[0], case, cpu, receives=False))
     return made
 
 
-def _source(case: Case, place: Place, cpu: int | None) -> Far:
-    if case.drive == "live" or (case.drive == "auto" and case.packet.length <= LIVE_PACKET_BYTES and not case.cycle_ns):
-        return LiveSource(case, place, cpu)
-    return Socketed("txonly", place.far[0], case, cpu, receives=False)
+def _is_live(case: Case) -> bool:
+    """Whether a source is live frames: as fast as can be, so not where a pace is asked for."""
+    if case.drive == "auto":
+        return case.packet.length <= LIVE_PACKET_BYTES and not case.cycle_ns
+    return case.drive == "live"
 
 
 class Sink:
@@ -94,6 +105,9 @@ class Sink:
 
     def halt(self) -> None:
         """It sends nothing."""
+
+    def drain(self) -> None:
+        """It counts as it comes."""
 
     def count(self, counts: FarCounts) -> None:
         """received, received_bytes."""
@@ -122,7 +136,7 @@ class LiveSource:
         self._chunk = case.batch if case.cycle_ns else LIVE_CHUNK
         self._ifindex, self._queues = look(place.far[0]).index, case.queues
         offset = packet.stamp_offset + 4 if packet.stamped else 0
-        self._program = Counting(lambda _frags: live_program(offset))
+        self._program = Counting.live(offset)
         self._stop = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._body, name="xskit-live", daemon=True)
@@ -162,6 +176,9 @@ class LiveSource:
             failure, self._failure = self._failure, None
             raise failure
 
+    def drain(self) -> None:
+        """It receives nothing."""
+
     def count(self, counts: FarCounts) -> None:
         """made: of these, those for which the way was full are lost."""
         counts.plus(made=self._program.counts()[0])
@@ -190,7 +207,9 @@ class Socketed:
         self._loop = loop
         quiet = replace(case, drive="none", xdp="auto", poll=False, busy_poll=False, sharers=1)
         packet = case.packet
+        source = packet if loop == "txonly" or (loop == "loss" and sends) else None
         checked = packet if loop == "loss" else None
+        self._sends = source is not None
         with ExitStack() as undo:
             program = undo.enter_context(SocketProgram(look(interface).index, "auto")) if receives else None
             self._ends = [
@@ -198,15 +217,15 @@ class Socketed:
                     End(
                         interface,
                         queue,
-                        quiet,
+                        quiet.of_queue(number),
                         receives=receives,
                         sends=sends,
-                        source=packet if loop == "txonly" else None,
+                        source=source,
                         check=checked,
                         program=program,
                     )
                 )
-                for queue in case.queues
+                for number, queue in enumerate(case.queues)
             ]
             self._thread = LoopThread(loop, self._ends, cpu=cpu, poll=receives)
             undo.callback(self._thread.close)
@@ -221,18 +240,23 @@ class Socketed:
 
     def halt(self) -> None:
         """Of a source: until all frames are back."""
-        if self._loop == "txonly":
+        if self._sends:
             self._thread.halt()
             for end in self._ends:
                 end.wait_for_completion(1.0)
 
+    def drain(self) -> None:
+        """Until RX is empty."""
+        for end in self._ends:
+            end.wait_until_drained(1.0)
+
     def count(self, counts: FarCounts) -> None:
         """sent and refused of a source; received, received_bytes, corrupted and the like of what takes."""
         for end in self._ends:
-            if self._loop == "txonly":
+            if self._sends:
                 refused = end.total("refused")
                 counts.plus(sent=end.total("completed") - refused, refused=refused)
-            else:
+            if self._loop != "txonly":
                 counts.plus(received=end.total("received"), received_bytes=end.total("received_bytes"))
             for check in end.checks:
                 counts.plus(corrupted=check.corrupted, unique=check.unique, duplicates=check.duplicates)

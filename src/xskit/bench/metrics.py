@@ -95,6 +95,8 @@ def steady_from(samples: Sequence[Sample]) -> int:
         if len(rest) < 4:
             break
         mean = sum(rest) / len(rest)
+        if mean <= sum(steps) / len(steps) / 2:  # packets came to a stop: that is no steady state
+            break
         error = sum((step - mean) ** 2 for step in rest) / len(rest) ** 2
         if error < best:
             best, found = error, first

@@ -21,6 +21,7 @@ from xskit.bpf.errors import AttachError
 from xskit.bpf.map import Map, MapSpec
 from xskit.bpf.probe import Feature, available
 from xskit.bpf.program import Program, ProgramSpec
+from xskit.netconf.interfaces import look
 from xskit.xsk.opening import Mode as Rung
 
 __all__ = ["Counting", "SocketProgram", "attach_best", "echo_program", "live_program", "sink_program"]
@@ -207,6 +208,22 @@ class Counting(_Closing):
                 undo.callback(link.close)
             self._last: tuple[int, int] | None = None
             super().__init__(undo.pop_all())
+
+    @classmethod
+    def live(cls, number_offset: int = 0) -> Self:
+        """Ready for `program.run_live`.
+
+        It is attached to loopback, which is down in a namespace of ours. Otherwise the kernel would put it in and out
+        of the XDP dispatcher at every call, and wait 30 ms for RCU each time (kernel/bpf/dispatcher.c).
+        """
+        made = cls(lambda _frags: live_program(number_offset))
+        try:
+            link = attach(made.program, look("lo").index, Mode.GENERIC)
+        except BaseException:
+            made.close()
+            raise
+        made._stack.callback(link.close)
+        return made
 
     def counts(self) -> tuple[int, int]:
         """(packets, bytes) over all CPUs; after close, as they were then."""

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import astuple, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,14 +28,10 @@ from xskit.bench.settings import Case, Conditions
 from xskit.bench.worker import LoopThread
 from xskit.engine import histogram
 from xskit.netconf.interfaces import look
-from xskit.xsk.socket import Socket
 
 __all__ = ["Observer", "Running", "run_once"]
 
 MOST_SAMPLES = 4096
-
-DRAIN_S = 0.005
-"""When nothing has come for so long, nothing is on its way any more."""
 
 CALLS = {
     "rx empty polls": "empty_polls",
@@ -60,15 +56,15 @@ class Running:
     over: bool = False
     """The loops have stopped; the sockets are still open."""
 
-    def kernel(self, number: int | None = None) -> Statistics:
-        """XDP_STATISTICS now, of one socket or of all."""
-        sockets = self.sockets() if number is None else [self.sockets()[number]]
-        found = [opened.statistics() for opened in sockets]
-        return Statistics(*(sum(values) for values in zip(*map(astuple, found), strict=True)))
-
-    def sockets(self) -> list[Socket]:
-        """All of them, in order."""
-        return [opened for end in self.ends for opened in end.sockets]
+    def kernel(self) -> Statistics:
+        """XDP_STATISTICS now, summed over the sockets."""
+        total = dict.fromkeys((one.name for one in fields(Statistics)), 0)
+        for end in self.ends:
+            for number, opened in enumerate(end.sockets):
+                for name, value in asdict(opened.statistics()).items():
+                    if number == 0 or name != "rx_fill_ring_empty":  # FILL is one for all sockets of a queue
+                        total[name] += value
+        return Statistics(**total)
 
 
 Observer = Callable[[Running], None]
@@ -135,11 +131,11 @@ def _open(case: Case, place: Place, stack: ExitStack) -> tuple[list[End], ModeIn
         if receives:
             program = stack.enter_context(SocketProgram(look(name).index, case.xdp, case.sharers))
             programs.append(program)
-        for queue in case.queues:
+        for number, queue in enumerate(case.queues):
             end = End(
                 name,
                 queue,
-                case,
+                case.of_queue(number),
                 receives=receives,
                 sends=sends,
                 source=numbered if sends_itself and position == 0 else None,
@@ -147,7 +143,7 @@ def _open(case: Case, place: Place, stack: ExitStack) -> tuple[list[End], ModeIn
                 echo=case.mode == "latency",
                 program=program,
                 umem=shared,
-                first=position * case.frames,
+                first=position * case.frames if shared else 0,
             )
             ends.append(stack.enter_context(end))
     first = ends[-1].sockets[0]
@@ -158,11 +154,10 @@ def _open(case: Case, place: Place, stack: ExitStack) -> tuple[list[End], ModeIn
 
 def _workers(case: Case, conditions: Conditions, ends: Sequence[End], cpus: Sequence[int]) -> list[LoopThread]:
     """One for each queue; it has the queue's ends of all interfaces."""
-    share, rest = divmod(case.count, len(case.queues))
     made = []
     for number, queue in enumerate(case.queues):
         mine = [end for end in ends if end.queue == queue]
-        limit = share + (number < rest) if case.mode not in ("txonly", "loss") else 0
+        limit = 0 if any(end.sources for end in mine) else mine[0].case.count
         made.append(
             LoopThread(
                 case.mode,
@@ -227,12 +222,12 @@ def _finish(ends: list[End], workers: list[LoopThread], far: Sequence[far_ends.F
         one.halt()
     for worker in workers:
         worker.halt()
-    seen = -1
-    while (now := sum(end.total("received") for end in ends)) != seen and time.monotonic() < deadline:
-        seen = now
-        time.sleep(DRAIN_S)
     for end in ends:
-        end.wait_for_completion(max(deadline - time.monotonic(), DRAIN_S))
+        end.wait_until_drained(deadline - time.monotonic())
+    for end in ends:
+        end.wait_for_completion(max(deadline - time.monotonic(), 0))
+    for one in far:
+        one.drain()
     for worker in workers:
         worker.stop()
 

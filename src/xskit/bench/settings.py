@@ -102,6 +102,11 @@ class Case:
                 f"a packet of {self.packet_size} bytes needs {needed} frames of {self.frame_size}, and the kernel "
                 f"sends at most {MOST_FRAMES} at once"
             )
+        if self.drive == "live" and self.mode == "latency" and self.xdp == "generic":
+            raise UsageError(
+                "what a BPF program sends back over veth waits where there is no native program",
+                remedy="--drive af-xdp",
+            )
         if self.drive == "live" and self.packet.length > LIVE_PACKET_BYTES:
             raise UsageError(
                 f"live frames have at most {LIVE_PACKET_BYTES} bytes, not {self.packet.length}",
@@ -125,6 +130,11 @@ class Case:
     def ports(self) -> int:
         """How many interfaces it needs."""
         return len(self.interfaces) or (2 if self.mode == "forward" else 1)
+
+    def of_queue(self, number: int) -> Case:
+        """The case of one of its queues, the `number`th: it has its share of the packets."""
+        share, rest = divmod(self.count, len(self.queues))
+        return replace(self, count=share + (number < rest), queues=(self.queues[number],))
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

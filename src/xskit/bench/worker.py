@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -44,6 +43,26 @@ class Meter:
     done: int
 
 
+@dataclass(frozen=True)
+class _Look:
+    """The worker's own books at one moment, or nearly."""
+
+    idle: int
+    busy_ns: int
+    busy_since_ns: int
+    metered_ns: int
+    metered: int
+    stretch_cpu_ns: int
+    stretch_done: int
+    done: int
+
+    @property
+    def stretch(self) -> tuple[int, ...]:
+        """What stays the same for as long as there is work, or none."""
+        return self.idle, self.busy_since_ns, self.metered_ns, self.stretch_cpu_ns
+
+
+_LOOKS = 10
 _FOR_EVER = 1 << 62
 _POLLIN, _POLLOUT = 1, 4
 _TIMER_SLACK = 29  # PR_SET_TIMERSLACK
@@ -60,7 +79,7 @@ class LoopThread:
         ends: whose queues it works on; for forward, pairs.
         cpu: to pin it to; None leaves it to the scheduler.
         poll: sleep in poll(2) where there is nothing to do.
-        limit: stop by itself after so many descriptors.
+        limit: stop by itself when so many packets were received; 0: never.
         priority: above 0 a real-time one.
         reduce_capabilities: give up all of them in this thread.
     """
@@ -94,12 +113,11 @@ class LoopThread:
         polled = array_at(base + descriptors, len(sockets), [("fd", "i4"), ("events", "i2"), ("revents", "i2")])
         polled["fd"] = [opened.fd for opened in sockets]
         polled["events"] = [_POLLIN if opened.rx_ring else _POLLOUT for opened in sockets]
-        worker.scratch, worker.poll, worker.limit = base + scratch, int(poll), limit
+        worker.scratch, worker.poll, worker.limit = base + scratch, int(poll), limit or _FOR_EVER
         worker.meter = int(not poll and mode != "latency")
         self._ready, self._go = threading.Event(), threading.Event()
         self._failure: BaseException | None = None
         self._clock: int | None = None
-        self.cpu_ns = 0
         self._thread = threading.Thread(target=self._body, name=f"xskit-{mode}", daemon=True)
 
     def prepare(self) -> None:
@@ -121,18 +139,30 @@ class LoopThread:
 
     def meter(self) -> Meter:
         """What it has taken and done so far; while it runs, as exactly as looking from outside can be."""
-        worker, clock_ns = self.view, 0
+        for _ in range(_LOOKS):
+            before = self._look()
+            clock_ns = self._cpu_clock_ns()
+            if self._look().stretch == before.stretch:
+                break
+        busy_ns, metered_ns, metered = before.busy_ns, before.metered_ns, before.metered
+        if not before.idle and clock_ns:
+            busy_ns += max(time.monotonic_ns() - before.busy_since_ns, 0)
+            if before.done > before.stretch_done and before.stretch_cpu_ns:
+                metered_ns += max(clock_ns - before.stretch_cpu_ns, 0)
+                metered += before.done - before.stretch_done
+        cpu_ns = (clock_ns or self.view.stopped_cpu_ns) - self.view.started_cpu_ns
+        return Meter(cpu_ns, busy_ns, metered_ns, metered, before.done)
+
+    def _look(self) -> _Look:
+        names = ("idle", "busy_ns", "busy_since_ns", "metered_ns", "metered", "stretch_cpu_ns", "stretch_done", "done")
+        return _Look(*(int(getattr(self.view, name)) for name in names))
+
+    def _cpu_clock_ns(self) -> int:
+        """The thread's CPU clock; 0 when it has ended."""
         if self._clock is not None and self._thread.is_alive():
             with contextlib.suppress(OSError):  # it has ended this very moment
-                clock_ns = time.clock_gettime_ns(self._clock)
-        busy_ns, metered_ns, metered, done = worker.busy_ns, worker.metered_ns, worker.metered, worker.done
-        if not worker.idle and clock_ns:
-            busy_ns += max(time.monotonic_ns() - worker.busy_since_ns, 0)
-            if done > worker.stretch_done and worker.stretch_cpu_ns:
-                metered_ns += max(clock_ns - worker.stretch_cpu_ns, 0)
-                metered += done - worker.stretch_done
-        cpu_ns = clock_ns - self._began_ns if clock_ns else self.cpu_ns
-        return Meter(cpu_ns, busy_ns, metered_ns, metered, done)
+                return time.clock_gettime_ns(self._clock)
+        return 0
 
     def halt(self) -> None:
         """Let its sources send no more."""
@@ -171,8 +201,6 @@ class LoopThread:
             self._prepare_thread()
             loop = LOOPS[self.mode]
             loop(self.address, 0)  # compiled, or loaded, before the clock runs
-            self.view.loops = 0
-            self._began_ns = time.thread_time_ns()
             self._clock = time.pthread_getcpuclockid(threading.get_ident())
         except BaseException as failure:
             self._failure = failure
@@ -180,12 +208,10 @@ class LoopThread:
             return
         self._ready.set()
         self._go.wait()
-        self._began_ns = time.thread_time_ns()
         try:
             loop(self.address, _FOR_EVER)
         except BaseException as failure:
             self._failure = failure
-        self.cpu_ns = time.thread_time_ns() - self._began_ns
 
     def _prepare_thread(self) -> None:
         _libc.prctl(_TIMER_SLACK, 1, 0, 0, 0)
@@ -205,8 +231,6 @@ class LoopThread:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
-
-    _began_ns: Any = 0
 
 
 def pin(cpu: int | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xskit.bench.loops.receive import wake_receive
 from xskit.bench.loops.records import BenchQueue, Echo, Source, echo_at, source_at
-from xskit.bench.loops.transmit import frame_address, is_due, kick, packet_at, put, regain, swapped
+from xskit.bench.loops.transmit import frame_mask, is_due, kick, packet_at, put, regain, swapped
 from xskit.engine.clock import read_clock
 from xskit.engine.histogram import add
 from xskit.jit import as_u32, i64, inlined
@@ -71,7 +71,7 @@ def look(queue: BenchQueue, source: Source, echo: Echo, scratch: int) -> int:
                 echo.strangers += 1
         queue.continues = (tail >> 32) & 1
         queue.received_bytes += tail & 0xFFFF_FFFF
-        write_address(fill, number, frame_address(queue, address))
+        write_address(fill, number, address & frame_mask(queue))
     queue.received_frames += ready
     publish(fill, ready)
     release(rx, ready)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from xskit.bench.loops.echo import ping
 from xskit.bench.loops.receive import drop, hand_over, verify
-from xskit.bench.loops.records import STOP, BenchWorker, queue_at, source_at, worker_at
+from xskit.bench.loops.records import STOP, BenchWorker, echo_at, queue_at, source_at, worker_at
 from xskit.bench.loops.rounds import begin, end, settle
 from xskit.bench.loops.transmit import send
 from xskit.jit import as_i64, compiled, i64, inlined, load_acquire64
@@ -46,11 +46,13 @@ def next_due(worker: BenchWorker) -> int:
 
 @inlined
 def is_sent(worker: BenchWorker) -> bool:
-    """Every source has sent what it should, and all frames are back."""
+    """Every source has sent what it should, all frames are back, and no echo is waited for."""
     queues = as_i64(worker.queues)
     for number in range(worker.queue_count):
         queue = queue_at(queues[number])
         if queue.outstanding > 0 or queue.source == 0 or source_at(queue.source).left > 0:
+            return False
+        if queue.echo != 0 and echo_at(queue.echo).waiting:
             return False
     return True
 
@@ -125,7 +127,8 @@ def run_latency(address: int, rounds: int) -> int:
         work = i64(0)
         for number in range(worker.queue_count):
             work += ping(queue_at(queues[number]), worker.scratch)
-        if settle(worker, work, 0):
+        settle(worker, work, next_due(worker))
+        if is_sent(worker):
             break
     end(worker)
     return done

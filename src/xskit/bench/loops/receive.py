@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xskit.bench.loops.records import WINDOW, BenchQueue, Check, check_at
-from xskit.bench.loops.transmit import collect, frame_address, frame_of, kick, packet_at, swapped
+from xskit.bench.loops.transmit import collect, frame_mask, frame_of, kick, packet_at, swapped
 from xskit.engine.clock import kick_receive
 from xskit.jit import as_i64, as_u8, as_u32, external, i64, inlined
 from xskit.xsk.rings import (
@@ -54,17 +54,19 @@ def drop(queue: BenchQueue) -> int:
     if ready == 0:
         return 0
     rx, fill = ring_at(queue.rx), ring_at(queue.fill)
-    packets = length = i64(0)
+    keep = frame_mask(queue)
+    total = i64(0)  # of lengths in the low half; they cannot run over. The high half counts fragments that go on
+    come, taken, come_mask = i64(rx.entries), i64(rx.local), i64(rx.mask)
+    free, given, free_mask = as_i64(fill.entries), i64(fill.local), i64(fill.mask)
     for number in range(ready):
-        tail = descriptor_tail(rx, number)
-        length += tail & 0xFFFF_FFFF
-        packets += 1 - ((tail >> 32) & 1)
-        write_address(fill, number, frame_address(queue, descriptor_address(rx, number)))
-    publish(fill, ready)
-    release(rx, ready)
-    queue.received += packets
-    queue.received_bytes += length
+        descriptor = as_i64(come + (((taken + number) & come_mask) << 4))
+        total += descriptor[1]
+        free[(given + number) & free_mask] = descriptor[0] & keep
+    queue.received += ready - (total >> 32)
+    queue.received_bytes += total & 0xFFFF_FFFF
     queue.received_frames += ready
+    publish(fill, ready)
+    release(rx, ready)  # last: who sees RX empty sees all of it counted
     return ready
 
 
@@ -100,14 +102,14 @@ def hand_over(source: BenchQueue, target: BenchQueue, swap: int) -> int:
         if target.last != 0:
             as_u8(target.last)[frame_of(target, address)] = 1 - continues
     source.continues = continues
-    publish(tx, ready)
-    release(rx, ready)
     source.received += packets
     source.received_bytes += length
     source.received_frames += ready
     target.submitted += packets
     target.submitted_bytes += length
     target.outstanding += ready
+    publish(tx, ready)
+    release(rx, ready)
     kick(target)
     return ready
 
@@ -131,12 +133,12 @@ def verify(queue: BenchQueue) -> int:
             if check.offset != check.length or check.bad:
                 check.corrupted += 1
             check.offset = check.bad = 0
-        write_address(fill, number, frame_address(queue, address))
-    publish(fill, ready)
-    release(rx, ready)
+        write_address(fill, number, address & frame_mask(queue))
     queue.received += packets
     queue.received_bytes += length
     queue.received_frames += ready
+    publish(fill, ready)
+    release(rx, ready)  # last: who sees RX empty sees all of it counted
     return ready
 
 

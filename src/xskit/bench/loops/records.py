@@ -107,13 +107,12 @@ class BenchWorker(Record):
     stop: I64
     queues: I64  # address of the addresses of its BenchQueue records
     queue_count: I64
-    limit: I64  # stop by itself after so many packets
-    done: I64
+    limit: I64  # stop by itself when so many packets were received
+    done: I64  # work: packets sent, frames received
     poll: I64
     descriptors: I64  # pollfd entries
     descriptor_count: I64
     scratch: I64
-    loops: I64
     idle: I64  # the last round found nothing to do
     looked_ns: I64  # when the last round without work ended
     busy_since_ns: I64
@@ -125,6 +124,8 @@ class BenchWorker(Record):
     metered: I64
     started_ns: I64
     stopped_ns: I64
+    started_cpu_ns: I64  # the thread's CPU clock, outermost: whoever calls the loop is not in it
+    stopped_cpu_ns: I64
 
 
 WINDOW = 1 << 16

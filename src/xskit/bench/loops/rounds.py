@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xskit.bench.loops.records import BenchQueue, BenchWorker, queue_at
 from xskit.engine.clock import read_clock, wait
-from xskit.jit import as_i64, external, i32, inlined
+from xskit.jit import as_i64, external, i32, i64, inlined
 from xskit.xsk.rings import ring_at, unconsumed
 
 THREAD_CPU = 3
@@ -28,6 +28,7 @@ def read_any_clock(clock: int, scratch: int) -> int:
 def begin(worker: BenchWorker) -> None:
     """The loop is entered."""
     worker.idle = 1
+    worker.started_cpu_ns = read_any_clock(THREAD_CPU, worker.scratch)
     worker.started_ns = worker.looked_ns = read_clock(worker.scratch)
 
 
@@ -39,6 +40,7 @@ def end(worker: BenchWorker) -> None:
         worker.busy_ns += worker.stopped_ns - worker.busy_since_ns
         finish_stretch(worker)
         worker.idle = 1
+    worker.stopped_cpu_ns = read_any_clock(THREAD_CPU, worker.scratch)
 
 
 @inlined
@@ -51,20 +53,33 @@ def finish_stretch(worker: BenchWorker) -> None:
 
 @inlined
 def settle(worker: BenchWorker, work: int, due_ns: int) -> bool:
-    """A round is over; True: the limit is reached. The clock is read after rounds without work only.
+    """A round is over; True: the limit is reached and nothing is on its way.
 
-    `due_ns`: the time at which there will be something to send, 0 where nobody knows.
+    The clock is read after rounds without work only. `due_ns`: when there will be something to send, 0 where nobody
+    knows. What is rare stands in functions of its own, so that this one is small where there is work.
     """
-    worker.loops += 1
     if work > 0:
         worker.done += work
         if worker.idle:
-            worker.idle = 0
-            worker.busy_since_ns = worker.looked_ns
-            if worker.meter:
-                worker.stretch_cpu_ns = read_any_clock(THREAD_CPU, worker.scratch)
-                worker.stretch_done = worker.done
-        return worker.limit > 0 and worker.done >= worker.limit
+            begin_stretch(worker)
+    else:
+        pause(worker, due_ns)
+    return worker.done >= worker.limit and is_enough(worker)
+
+
+@inlined
+def begin_stretch(worker: BenchWorker) -> None:
+    """There is work again."""
+    worker.busy_since_ns = worker.looked_ns
+    if worker.meter:
+        worker.stretch_cpu_ns = read_any_clock(THREAD_CPU, worker.scratch)
+        worker.stretch_done = worker.done
+    worker.idle = 0
+
+
+@inlined
+def pause(worker: BenchWorker, due_ns: int) -> None:
+    """There was nothing to do: note it, and sleep where that is wanted."""
     now_ns = read_clock(worker.scratch)
     if worker.idle == 0:
         worker.busy_ns += now_ns - worker.busy_since_ns
@@ -79,7 +94,19 @@ def settle(worker: BenchWorker, work: int, due_ns: int) -> bool:
             count_polls(worker)
             wait(worker.descriptors, worker.descriptor_count, sleep_ns, worker.scratch)
             worker.looked_ns = read_clock(worker.scratch)
-    return False
+
+
+@inlined
+def is_enough(worker: BenchWorker) -> bool:
+    """As many packets as the limit says were received, and all that was sent on is completed."""
+    queues = as_i64(worker.queues)
+    received = i64(0)
+    for number in range(worker.queue_count):
+        queue = queue_at(queues[number])
+        if queue.outstanding > 0:
+            return False
+        received += queue.received
+    return received >= worker.limit
 
 
 @inlined

@@ -28,11 +28,9 @@ ADDRESS_MASK = (1 << OFFSET_SHIFT) - 1
 
 
 @inlined
-def frame_address(queue: BenchQueue, address: int) -> int:
-    """What goes back into FILL. In aligned mode the kernel itself cuts off the offset in the frame."""
-    if queue.unaligned:
-        return address & ADDRESS_MASK
-    return address
+def frame_mask(queue: BenchQueue) -> int:
+    """What is left of an address when it goes back into FILL. In aligned mode the kernel itself cuts off the offset."""
+    return i64(ADDRESS_MASK) if queue.unaligned else i64(-1)
 
 
 @inlined
@@ -94,8 +92,9 @@ def collect(queue: BenchQueue, home: BenchQueue) -> int:
         packets = 0
         for number in range(done):
             packets += i64(as_u8(queue.last)[frame_of(queue, read_address(completion, number))])
+    keep = frame_mask(queue)
     for number in range(done):
-        write_address(fill, number, frame_address(queue, read_address(completion, number)))
+        write_address(fill, number, read_address(completion, number) & keep)
     publish(fill, done)
     release(completion, done)
     queue.outstanding -= done

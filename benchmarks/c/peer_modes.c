@@ -1,0 +1,202 @@
+/* rxdrop, txonly and l2fwd as xdpsock does them (bpf-examples, AF_XDP-example/xdpsock.c: rx_drop, tx_only, l2fwd), by
+ * hand in C, on the sockets and records of xskit's own benchmark (bench/loops/records.py). */
+#include "rings.h"
+
+struct bench_queue {
+	struct ring *rx, *fill, *tx, *completion;
+	i64 fd;
+	char *base;
+	i64 frame_bytes, unaligned, batch, zero_copy, wake_always, busy_poll;
+	char *last;
+	void *source, *check, *echo;
+	i64 down, continues, outstanding;
+	i64 received, received_bytes, received_frames, submitted, submitted_bytes, completed, refused;
+	i64 empty_polls, fill_fails, copy_kicks, wakeups, polls;
+};
+
+struct source {
+	u32 *slots;
+	i64 slot_count, slot_frames, span, last_span, length, left, halt, stamp_offset, clock, sequence;
+	i64 cycle_ns, due_ns, cycles, late_min_ns, late_max_ns, late_sum_ns;
+};
+
+static inline int needs_wakeup(struct ring *ring)
+{
+	return __atomic_load_n(ring->flags, __ATOMIC_ACQUIRE) & 1;
+}
+
+static void kick_tx(struct bench_queue *queue)
+{
+	if (sendto(queue->fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 && errno == EBUSY)
+		queue->refused++;
+}
+
+static void kick_rx(struct bench_queue *queue)
+{
+	recvfrom(queue->fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
+}
+
+static void rx_drop(struct bench_queue *queue)
+{
+	struct ring *rx = queue->rx, *fill = queue->fill;
+	i64 received = available(rx, queue->batch);
+	if (received == 0) {
+		if (queue->busy_poll || needs_wakeup(fill)) {
+			queue->empty_polls++;
+			kick_rx(queue);
+		}
+		return;
+	}
+	while (room(fill, received) != received)
+		if (queue->busy_poll || needs_wakeup(fill)) {
+			queue->fill_fails++;
+			kick_rx(queue);
+		}
+	i64 bytes = 0;
+	for (i64 n = 0; n < received; n++) {
+		bytes += descriptor(rx, n)->length;
+		*address(fill, n) = descriptor(rx, n)->address;
+	}
+	publish(fill, received);
+	release(rx, received);
+	queue->received += received;
+	queue->received_bytes += bytes;
+}
+
+static void complete_l2fwd(struct bench_queue *queue)
+{
+	if (queue->outstanding == 0)
+		return;
+	queue->copy_kicks++;
+	kick_tx(queue);
+	i64 done = available(queue->completion, min64(queue->outstanding, queue->batch));
+	if (done == 0)
+		return;
+	while (room(queue->fill, done) != done)
+		if (queue->busy_poll || needs_wakeup(queue->fill)) {
+			queue->fill_fails++;
+			kick_rx(queue);
+		}
+	for (i64 n = 0; n < done; n++)
+		*address(queue->fill, n) = *address(queue->completion, n);
+	publish(queue->fill, done);
+	release(queue->completion, done);
+	queue->outstanding -= done;
+	queue->completed += done;
+}
+
+static void swap_mac_addresses(char *data)
+{
+	char kept[6];
+	memcpy(kept, data, 6);
+	memcpy(data, data + 6, 6);
+	memcpy(data + 6, kept, 6);
+}
+
+static void l2fwd(struct bench_queue *queue)
+{
+	complete_l2fwd(queue);
+	i64 received = available(queue->rx, queue->batch);
+	if (received == 0) {
+		if (queue->busy_poll || needs_wakeup(queue->fill)) {
+			queue->empty_polls++;
+			kick_rx(queue);
+		}
+		return;
+	}
+	while (room(queue->tx, received) != received) {
+		complete_l2fwd(queue);
+		if (queue->busy_poll || needs_wakeup(queue->tx)) {
+			queue->wakeups++;
+			kick_tx(queue);
+		}
+	}
+	i64 bytes = 0;
+	for (i64 n = 0; n < received; n++) {
+		struct descriptor in = *descriptor(queue->rx, n);
+		swap_mac_addresses(queue->base + in.address);
+		*descriptor(queue->tx, n) = (struct descriptor){in.address, in.length, 0};
+		bytes += in.length;
+	}
+	publish(queue->tx, received);
+	release(queue->rx, received);
+	queue->received += received;
+	queue->received_bytes += bytes;
+	queue->submitted += received;
+	queue->outstanding += received;
+}
+
+static void complete_txonly(struct bench_queue *queue)
+{
+	if (queue->outstanding == 0)
+		return;
+	if (queue->wake_always || needs_wakeup(queue->tx)) {
+		queue->copy_kicks++;
+		kick_tx(queue);
+	}
+	i64 done = available(queue->completion, queue->batch);
+	if (done > 0) {
+		release(queue->completion, done);
+		queue->outstanding -= done;
+		queue->completed += done;
+	}
+}
+
+static i64 cpu_clock(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+/* Until so many packets were received; returns ns of CPU time. */
+EXPORT i64 peer_rxdrop(struct bench_queue *queue, i64 goal)
+{
+	i64 begun = cpu_clock();
+	while (queue->received < goal)
+		rx_drop(queue);
+	return cpu_clock() - begun;
+}
+
+/* Until so many packets were received, and all are home; ns of CPU time. */
+EXPORT i64 peer_l2fwd(struct bench_queue *queue, i64 goal)
+{
+	i64 begun = cpu_clock();
+	while (queue->received < goal || queue->outstanding > 0)
+		l2fwd(queue);
+	return cpu_clock() - begun;
+}
+
+/* `count` packets, and all are home; frames are taken in a circle, as xdpsock does. ns of CPU time. */
+EXPORT i64 peer_txonly(struct bench_queue *queue, i64 count)
+{
+	static i64 frame;
+	struct source *source = queue->source;
+	i64 frames = source->slot_count, begun = cpu_clock();
+	for (i64 sent = 0; sent < count;) {
+		i64 batch = min64(queue->batch, count - sent);
+		while (room(queue->tx, batch) < batch)
+			complete_txonly(queue);
+		for (i64 n = 0; n < batch; n++)
+			*descriptor(queue->tx, n) =
+				(struct descriptor){(frame + n) % frames * queue->frame_bytes, source->length, 0};
+		publish(queue->tx, batch);
+		queue->submitted += batch;
+		queue->submitted_bytes += batch * source->length;
+		queue->outstanding += batch;
+		frame = (frame + batch) % frames;
+		sent += batch;
+		complete_txonly(queue);
+	}
+	while (queue->outstanding > 0)
+		complete_txonly(queue);
+	return cpu_clock() - begun;
+}
+
+EXPORT i64 peer_sizes(i64 *sizes)
+{
+	sizes[0] = sizeof(struct ring);
+	sizes[1] = sizeof(struct bench_queue);
+	sizes[2] = sizeof(struct source);
+	return 0;
+}

@@ -1,0 +1,238 @@
+"""`make bench-peers`: CPU time of a packet in rxdrop, txonly and l2fwd, against C twins and, where it is, xdpsock.
+
+    benchmarks/peers.py [--quick] [--cpu N] [--json FILE]
+
+The twins do what xdpsock does, on the very sockets, rings and packet memory of xskit's loops, in turns with them:
+
+    rxdrop   a burst lies in RX; time until its last frame is back in FILL
+    l2fwd    a burst lies in RX; time until its last packet is sent and its frame back in FILL, kernel included
+    txonly   time until a burst is sent and its last frame home, kernel included
+
+Both read the CPU clock of the thread inside, so that the call from Python is not in it.
+
+xdpsock itself, found on the PATH, runs in turns with `xskit bench`, each with sockets of its own on the same interface
+under the same source: CPU time of the whole process, or of the worker, for each packet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from measure import Paired, Result, on_cpu, other_cpu, paired_result, pinned
+from twins import check_layout, function, load
+from xskit.bench.bed import Bed, Place
+from xskit.bench.ends import End
+from xskit.bench.far import LiveSource
+from xskit.bench.loops.modes import run_l2fwd, run_rxdrop, run_txonly
+from xskit.bench.loops.records import BenchQueue, Source
+from xskit.bench.programs import Counting, SocketProgram, sink_program
+from xskit.bench.runner import run_once
+from xskit.bench.settings import Case, Conditions
+from xskit.bench.worker import LoopThread
+from xskit.netconf.interfaces import look
+from xskit.netconf.namespaces import inside
+from xskit.xsk.rings import Ring
+
+MODES = ("rxdrop", "txonly", "l2fwd")
+SIZES = (64, 1500)
+RING = 8192
+BURST = {"rxdrop": 8192, "l2fwd": 2048, "txonly": 2048}
+LIMIT = 1.05
+XDPSOCK_SECONDS = 2
+ENDLESS = 1 << 62
+
+
+def main() -> int:
+    """0 when every upper bound is within the limit."""
+    parser = argparse.ArgumentParser(prog="benchmarks/peers.py", description="xskit bench against C twins and xdpsock")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: wider intervals")
+    parser.add_argument("--cpu", type=int, default=max(os.sched_getaffinity(0)), help="the CPU to measure on")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    options = parser.parse_args()
+    if os.geteuid() != 0:
+        raise SystemExit("sockets and namespaces need root: sudo make bench-peers")
+    console, results = Console(), []
+    rounds = 100 if options.quick else 400
+    with Bed() as bed:
+        for mode in MODES:
+            for size in SIZES:
+                with console.status(f"{mode}, {size} bytes"), pinned(options.cpu):
+                    paired = against_twin(bed, mode, size, rounds)
+                results.append(paired_result("C twin", f"{mode}, {size} B", paired, LIMIT))
+        if shutil.which("xdpsock"):
+            for mode in MODES:
+                for size in SIZES:
+                    with console.status(f"xdpsock: {mode}, {size} bytes"):
+                        paired = against_xdpsock(bed, mode, size, options.cpu, 5 if options.quick else 12)
+                    results.append(paired_result("xdpsock", f"{mode}, {size} B", paired, LIMIT))
+    console.print(table(results))
+    if not shutil.which("xdpsock"):
+        console.print("[dim]there is no xdpsock on the PATH: measured against the C twins only[/]")
+    if options.json:
+        options.json.write_text(json.dumps([one.as_json() for one in results], indent=2) + "\n")
+    return int(any(one.met is False for one in results))
+
+
+def table(results: list[Result]) -> Table:
+    """What was measured, and whether it is within the limit."""
+    shown = Table(title="xskit bench against its peers: CPU time of a packet")
+    for heading in ("peer", "what", "ratio and its 95 % interval", "xskit against the peer", "target", ""):
+        shown.add_column(heading)
+    verdicts = {True: "[green]met[/]", False: "[bold red]not met[/]", None: ""}
+    for one in results:
+        shown.add_row(one.part, one.what, one.value, one.beside, one.target, verdicts[one.met])
+    return shown
+
+
+# --- the twins ------------------------------------------------------------------------------------------------------
+
+
+def against_twin(bed: Bed, mode: str, size: int, rounds: int) -> Paired:
+    """Both in turns, on one set of sockets."""
+    library = load("peer_modes")
+    check_layout(library, "peer_sizes", (Ring, BenchQueue, Source))
+    twin = function(library, f"peer_{mode}", 2)
+    case = Case(mode, packet_size=size, ring=RING, frames=2 * RING, frame_size=2048)
+    place = bed.place(case)
+    with place.inside(), ExitStack() as stack:
+        end, fill_up = open_end(case, place, stack)
+        worker = LoopThread(mode, [end])
+        stack.callback(worker.close)
+        worker.view.meter = 0
+        ours = {"rxdrop": run_rxdrop, "txonly": run_txonly, "l2fwd": run_l2fwd}[mode]
+        burst, queue = BURST[mode], end.queues[0]
+
+        def ours_once() -> float:
+            goal = fill_up(burst)
+            if mode == "txonly":
+                end.sources[0].left = burst
+            else:
+                worker.view.limit, worker.view.done = goal, queue.received  # the twin's packets count too
+            ours(worker.address, ENDLESS)
+            return worker.view.stopped_cpu_ns - worker.view.started_cpu_ns
+
+        def twin_once() -> float:
+            goal = fill_up(burst)
+            return twin(end.addresses[0], burst if mode == "txonly" else goal)
+
+        samples = np.zeros((rounds, 2))
+        for number in range(rounds):
+            for which in (0, 1) if number % 2 == 0 else (1, 0):
+                before = queue.received + queue.completed * (mode == "txonly")
+                spent_ns = (ours_once, twin_once)[which]()
+                samples[number, which] = spent_ns / (queue.received + queue.completed * (mode == "txonly") - before)
+        check_books(end)
+    return Paired(samples[5:, 0], samples[5:, 1])
+
+
+def open_end(case: Case, place: Place, stack: ExitStack) -> tuple[End, Callable[[int], int]]:
+    """The end under test, and what puts a burst into its RX ring: returns the goal for `received`."""
+    program = stack.enter_context(SocketProgram(look(place.near[0]).index, "native"))
+    sends, receives = case.mode != "rxdrop", case.mode != "txonly"
+    source = case.packet if case.mode == "txonly" else None
+    end = stack.enter_context(
+        End(
+            place.near[0], 0, case, receives=receives, sends=sends, source=source, program=program if receives else None
+        )
+    )
+    if sends:
+        stack.enter_context(Counting(lambda frags: sink_program(frags=frags), look(place.far[0]).index))
+    if not receives:
+        return end, lambda burst: burst
+    end.admit()
+    made = stack.enter_context(Counting.live())
+    ifindex, ring = look(place.far[0]).index, end.sockets[0]._rings.rx
+    packet = case.packet.build()
+
+    def fill_up(burst: int) -> int:
+        while ring.pending() < burst:
+            made.program.run_live(packet, ifindex=ifindex, repeat=burst - ring.pending())
+        return end.total("received") + ring.pending()
+
+    return end, fill_up
+
+
+def check_books(end: End) -> None:
+    """Nothing may be left on its way, and every frame must have been counted."""
+    queue = end.queues[0]
+    if queue.outstanding or queue.completed != queue.submitted:
+        raise SystemExit("peers: frames that were sent did not come home")
+    if end.case.mode == "l2fwd" and queue.submitted != queue.received:
+        raise SystemExit("peers: not all that was received was sent on")
+
+
+# --- xdpsock --------------------------------------------------------------------------------------------------------
+
+
+def against_xdpsock(bed: Bed, mode: str, size: int, cpu: int, rounds: int) -> Paired:
+    """Both in turns, under the same source."""
+    case = Case(mode, packet_size=size, xdp="native")
+    place = bed.place(case)
+    conditions = Conditions(duration=XDPSOCK_SECONDS, repeat=1, cpus=(cpu,), drive_cpu=other_cpu(cpu))
+    samples = np.zeros((rounds, 2))
+    for number in range(rounds):
+        for which in (0, 1) if number % 2 == 0 else (1, 0):
+            samples[number, which] = xdpsock(case, place, cpu) if which else ours(case, place, conditions)
+    return Paired(samples[:, 0], samples[:, 1])
+
+
+def ours(case: Case, place: Place, conditions: Conditions) -> float:
+    """CPU time of our worker a packet, idle rounds included, as xdpsock's has to be."""
+    run, _ = run_once(case, place, conditions)
+    return run.cpu_ns / max(run.counts["received"], run.counts["sent"])
+
+
+def xdpsock(case: Case, place: Place, cpu: int) -> float:
+    """CPU time of an xdpsock process a packet."""
+    letter = {"rxdrop": "-r", "txonly": "-t", "l2fwd": "-l"}[case.mode]
+    command = ["xdpsock", letter, "-i", place.near[0], "-q", "0", "-N", "-c", "-s", str(case.packet_size)]
+    with inside(place.namespace), ExitStack() as stack:
+        if case.mode != "rxdrop":
+            stack.enter_context(Counting(lambda frags: sink_program(frags=frags), look(place.far[0]).index))
+        source = LiveSource(case, place, other_cpu(cpu)) if case.mode != "txonly" else None
+        if source:
+            stack.callback(source.close)
+        spent_ns, text = timed([*command, "-d", str(XDPSOCK_SECONDS)], cpu, source.start if source else lambda: None)
+    packets = [
+        int(found) for found in re.findall(rf"^{'tx' if letter == '-t' else 'rx'} +\S+ +(\d+)", text, re.MULTILINE)
+    ]
+    if not packets or packets[-1] == 0:
+        raise SystemExit(f"xdpsock moved no packet: {' '.join(command)}\n{text[-500:]}")
+    return spent_ns / packets[-1]
+
+
+def timed(command: list[str], cpu: int, begin: Callable[[], None]) -> tuple[int, str]:
+    """Run a command on a CPU; (its CPU time in ns, its output)."""
+    found: list[Any] = []
+
+    def body() -> None:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "LC_ALL": "C"}
+        )
+        begin()
+        assert process.stdout is not None
+        text = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        found.extend((round((usage.ru_utime + usage.ru_stime) * 1e9), text))
+
+    on_cpu(cpu, body)
+    return found[0], found[1]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
