@@ -14,11 +14,17 @@ SIOCETHTOOL = 0x8946
 ETHTOOL_GDRVINFO = 0x03
 ETHTOOL_GLINK = 0x0A
 ETHTOOL_GRINGPARAM = 0x10
+ETHTOOL_SRINGPARAM = 0x11
 ETHTOOL_GSTRINGS = 0x1B
+ETHTOOL_GRXCLSRLCNT = 0x2E
+ETHTOOL_GRXCLSRULE = 0x2F
+ETHTOOL_SRXCLSRLDEL = 0x31
+ETHTOOL_SRXCLSRLINS = 0x32
 ETHTOOL_GSSET_INFO = 0x37
 ETHTOOL_GFEATURES = 0x3A
 ETHTOOL_SFEATURES = 0x3B
 ETHTOOL_GCHANNELS = 0x3C
+ETHTOOL_SCHANNELS = 0x3D
 
 ETH_SS_FEATURES = 4
 ETH_GSTRING_LEN = 32
@@ -36,3 +42,10 @@ GET_BLOCK = struct.Struct("=IIII")  # available, requested, active, never change
 SET_BLOCK = struct.Struct("=II")  # valid, requested
 CHANNELS = struct.Struct("=9I")  # ethtool_channels: command, max and count of rx, tx, other, combined
 RINGS = struct.Struct("=9I")  # ethtool_ringparam: command, max and used of rx, rx mini, rx jumbo, tx
+
+ETHER_FLOW = 0x12
+FLOW = struct.Struct("=II8x I52s20s52s20s4x Q I4x I4x".replace(" ", ""))
+"""ethtool_rxnfc: command, (flow type), [data]; ethtool_rx_flow_spec: flow type, header, its extension, mask, its
+extension, ring cookie, location; count of rules."""
+FLOW_ETHER = struct.Struct("=6s6s2s")  # ethhdr: destination, source, type in network order
+RX_CLS_LOC_ANY = 0xFFFFFFFF

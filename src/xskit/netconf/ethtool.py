@@ -19,6 +19,7 @@ __all__ = [
     "ALIASES",
     "DriverInfo",
     "Feature",
+    "call",
     "carrier",
     "driver",
     "driver_info",
@@ -72,7 +73,7 @@ def features(control: socket, interface: str) -> dict[str, Feature]:
     names = _feature_names(control, interface)
     blocks = (len(names) + 31) // 32
     request = abi.FEATURES_HEADER.pack(abi.ETHTOOL_GFEATURES, blocks) + bytes(abi.GET_BLOCK.size * blocks)
-    answer = _call(control, interface, request)
+    answer = call(control, interface, request)
     found = {}
     for number, name in enumerate(names):
         available, requested, active, never = (
@@ -96,7 +97,7 @@ def set_features(control: socket, interface: str, wanted: dict[str, bool]) -> No
         blocks[number // 32][0] |= 1 << number % 32
         blocks[number // 32][1] |= on << number % 32
     request = abi.FEATURES_HEADER.pack(abi.ETHTOOL_SFEATURES, len(blocks))
-    _call(control, interface, request + b"".join(abi.SET_BLOCK.pack(*block) for block in blocks))
+    call(control, interface, request + b"".join(abi.SET_BLOCK.pack(*block) for block in blocks))
 
 
 def matching(word: str, known: dict[str, Feature]) -> list[str]:
@@ -108,7 +109,7 @@ def matching(word: str, known: dict[str, Feature]) -> list[str]:
 def queues(control: socket, interface: str) -> tuple[int, int] | None:
     """RX and TX queues in use (ethtool -l), or None where the driver does not say."""
     try:
-        answer = _call(control, interface, abi.CHANNELS.pack(abi.ETHTOOL_GCHANNELS, *[0] * 8))
+        answer = call(control, interface, abi.CHANNELS.pack(abi.ETHTOOL_GCHANNELS, *[0] * 8))
     except OSError:
         return None
     *_, rx, tx, _, combined = abi.CHANNELS.unpack(answer)
@@ -118,7 +119,7 @@ def queues(control: socket, interface: str) -> tuple[int, int] | None:
 def rings(control: socket, interface: str) -> tuple[int, int] | None:
     """Entries of each RX and TX ring of the hardware (ethtool -g), or None where the driver has none to tell of."""
     try:
-        answer = _call(control, interface, abi.RINGS.pack(abi.ETHTOOL_GRINGPARAM, *[0] * 8))
+        answer = call(control, interface, abi.RINGS.pack(abi.ETHTOOL_GRINGPARAM, *[0] * 8))
     except OSError:
         return None
     _, _, _, _, _, rx, _, _, tx = abi.RINGS.unpack(answer)
@@ -128,7 +129,7 @@ def rings(control: socket, interface: str) -> tuple[int, int] | None:
 def carrier(control: socket, interface: str) -> bool | None:
     """Whether there is a carrier now, or None where the driver does not say (or the interface is gone)."""
     try:
-        answer = _call(control, interface, abi.LINK.pack(abi.ETHTOOL_GLINK, 0))
+        answer = call(control, interface, abi.LINK.pack(abi.ETHTOOL_GLINK, 0))
     except OSError:
         return None
     return bool(abi.LINK.unpack(answer)[1])
@@ -148,7 +149,7 @@ def driver_info(control: socket, interface: str) -> DriverInfo:
     """The driver of `interface`, its firmware, and where the device is; all "" where there is no driver."""
     request = struct.pack("=I", abi.ETHTOOL_GDRVINFO).ljust(abi.DRIVER_INFO.size, b"\0")
     try:
-        answer = _call(control, interface, request)
+        answer = call(control, interface, request)
     except OSError:
         return DriverInfo("", "", "", "")
     words = [raw.split(b"\0")[0].decode(errors="replace") for raw in abi.DRIVER_INFO.unpack(answer)[1:5]]
@@ -162,14 +163,15 @@ def driver(control: socket, interface: str) -> str:
 
 def _feature_names(control: socket, interface: str) -> list[str]:
     request = abi.SET_INFO.pack(abi.ETHTOOL_GSSET_INFO, 0, 1 << abi.ETH_SS_FEATURES, 0)
-    count = abi.SET_INFO.unpack(_call(control, interface, request))[3]
+    count = abi.SET_INFO.unpack(call(control, interface, request))[3]
     header = abi.STRINGS_HEADER.pack(abi.ETHTOOL_GSTRINGS, abi.ETH_SS_FEATURES, count)
-    answer = _call(control, interface, header + bytes(abi.ETH_GSTRING_LEN * count))
+    answer = call(control, interface, header + bytes(abi.ETH_GSTRING_LEN * count))
     starts = range(abi.STRINGS_HEADER.size, len(answer), abi.ETH_GSTRING_LEN)
     return [answer[at : at + abi.ETH_GSTRING_LEN].split(b"\0")[0].decode() for at in starts]
 
 
-def _call(control: socket, interface: str, request: bytes) -> bytes:
+def call(control: socket, interface: str, request: bytes) -> bytes:
+    """One request by ioctl(2); returns the answer, which has its length. Raises OSError."""
     buffer = ctypes.create_string_buffer(request, len(request))
     fcntl.ioctl(control, abi.SIOCETHTOOL, abi.INTERFACE_REQUEST.pack(interface.encode(), ctypes.addressof(buffer)))
     return buffer.raw

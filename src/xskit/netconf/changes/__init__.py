@@ -3,6 +3,7 @@
 from xskit.netconf.changes.addresses import SetAddress
 from xskit.netconf.changes.base import Change, Fate, Restored
 from xskit.netconf.changes.files import TemporaryFile
+from xskit.netconf.changes.hardware import AddFlowRule, SetChannels, SetRings
 from xskit.netconf.changes.links import SetLinkUp, SetMtu, SetPromiscuous
 from xskit.netconf.changes.namespaces import CreateNamespace
 from xskit.netconf.changes.offloads import SetOffload
@@ -12,6 +13,7 @@ from xskit.netconf.changes.sysctls import SetSysctl
 from xskit.netconf.changes.veth import CreateVeth, VethEnd
 
 __all__ = [
+    "AddFlowRule",
     "AddRoute",
     "Change",
     "CreateNamespace",
@@ -19,10 +21,12 @@ __all__ = [
     "Fate",
     "Restored",
     "SetAddress",
+    "SetChannels",
     "SetLinkUp",
     "SetMtu",
     "SetOffload",
     "SetPromiscuous",
+    "SetRings",
     "SetSysctl",
     "StartedProcess",
     "TemporaryFile",
