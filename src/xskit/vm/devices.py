@@ -23,7 +23,6 @@ class NicModel:
         backend_queues: several queues need a backend that has as many (a multi-queue tap); else the device itself
             spreads one stream of packets, and the guest chooses how many queues it uses.
         max_queues: of the device.
-        zero_copy: the first kernel whose driver does AF_XDP zero copy; None: none does.
     """
 
     name: str
@@ -33,7 +32,6 @@ class NicModel:
     options: Mapping[str, str | bool] = field(default_factory=dict)
     backend_queues: bool = False
     max_queues: int = 1
-    zero_copy: str | None = None
 
 
 MODELS = {
@@ -47,9 +45,8 @@ MODELS = {
             options={"iommu_platform": True, "disable-legacy": "on"},
             backend_queues=True,
             max_queues=16,
-            zero_copy="6.13",
         ),
-        NicModel("igb", "igb", "igb", qemu=8, max_queues=8, zero_copy="6.14"),
+        NicModel("igb", "igb", "igb", qemu=8, max_queues=8),
         NicModel("e1000e", "e1000e", "e1000e"),
         NicModel("vmxnet3", "vmxnet3", "vmxnet3", max_queues=8),
     )
