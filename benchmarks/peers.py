@@ -35,7 +35,7 @@ from rich.table import Table
 from measure import Paired, Result, on_cpu, other_cpu, paired_result, pinned
 from twins import check_layout, function, load
 from xskit.bench.bed import Bed, Place
-from xskit.bench.ends import End
+from xskit.bench.ends import End, waiting
 from xskit.bench.far import LiveSource
 from xskit.bench.loops.modes import run_l2fwd, run_rxdrop, run_txonly
 from xskit.bench.loops.records import BenchQueue, Source
@@ -155,13 +155,13 @@ def open_end(case: Case, place: Place, stack: ExitStack) -> tuple[End, Callable[
         return end, lambda burst: burst
     end.admit()
     made = stack.enter_context(Counting.live())
-    ifindex, ring = look(place.far[0]).index, end.sockets[0]._rings.rx
+    ifindex, ring = look(place.far[0]).index, end.queues[0].rx
     packet = case.packet.build()
 
     def fill_up(burst: int) -> int:
-        while ring.pending() < burst:
-            made.program.run_live(packet, ifindex=ifindex, repeat=burst - ring.pending())
-        return end.total("received") + ring.pending()
+        while waiting(ring) < burst:
+            made.program.run_live(packet, ifindex=ifindex, repeat=burst - waiting(ring))
+        return end.total("received") + waiting(ring)
 
     return end, fill_up
 

@@ -190,7 +190,9 @@ def made_session(*cases: Case, factor: float = 1.0) -> Session:
     for case in cases:
         values = dict.fromkeys(OF_MODE[case.mode], 100.0 * factor)
         runs = [made_run(number, {name: value + number for name, value in values.items()}) for number in range(8)]
-        outcomes.append(Outcome(case, ModeInUse("native", False, False, 2048, ["why"]), [{"name": "xk0"}], runs))
+        outcomes.append(
+            Outcome(case, ModeInUse("native", False, False, 2048, ["why"]), [{"name": "xk0", "rx_queues": 1}], runs)
+        )
     return Session(describe_machine(), ["xskit", "bench"], {"repeat": 8}, "2026-01-01", outcomes, 1.5)
 
 
@@ -245,7 +247,7 @@ def test_nothing_in_common_is_told() -> None:
 def test_machines_that_differ_are_told_by_fact() -> None:
     first, second = made_session(Case("rxdrop")), made_session(Case("rxdrop"))
     second.machine = {**second.machine, "kernel": {**second.machine["kernel"], "release": "9.9"}, "load": [99.0]}
-    second.outcomes[0].interfaces = [{"name": "xk0", "mtu": 9000}]
+    second.outcomes[0].interfaces = [{"name": "xk0", "rx_queues": 1, "mtu": 9000}]
     found = sessions(first, second)
     assert [(name, other) for name, _, other in found.machines] == [("kernel.release", "9.9"), ("interface.mtu", 9000)]
     text = as_mail(found)

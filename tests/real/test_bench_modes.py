@@ -8,9 +8,11 @@ there; what the veth itself refuses is counted as refused.
 from __future__ import annotations
 
 import errno
+import os
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,8 @@ from xskit.bench.runner import Running, run_once
 from xskit.bench.settings import Case, Conditions
 from xskit.bench.worker import drop_capabilities
 from xskit.errors import UsageError
+from xskit.netconf.changes import CreateVeth, VethEnd
+from xskit.netconf.journal import Journal
 from xskit.netconf.namespaces import inside
 
 pytestmark = pytest.mark.root
@@ -209,3 +213,19 @@ def test_an_mtu_that_is_too_small_is_told_before_anything_is_opened(bed: Bed) ->
     with inside(place.namespace), Bed() as here, pytest.raises(UsageError, match="whose MTU is 1500") as caught:
         here.place(Case("txonly", interfaces=(place.near[0],), packet_size=2000))
     assert caught.value.remedy == f"ip link set dev {place.near[0]} mtu 1982"
+
+
+def test_busy_polling_defers_interrupts_of_ones_own_interface_and_puts_them_back() -> None:
+    """In the namespace of the tests: sysfs shows only that."""
+    names = (f"xkn{os.getpid() % 100000}a", f"xkn{os.getpid() % 100000}b")
+    with Journal.open() as journal:
+        journal.apply(CreateVeth(VethEnd(names[0]), VethEnd(names[1])))
+        folder = Path("/sys/class/net", names[0])
+        if not folder.exists():
+            pytest.skip("/sys is of another network namespace")
+        values = [folder / "napi_defer_hard_irqs", folder / "gro_flush_timeout"]
+        before = [path.read_text() for path in values]
+        with Bed() as bed:
+            bed.place(Case("rxdrop", interfaces=(names[0],), busy_poll=True))
+            assert [path.read_text() for path in values] == ["2\n", "200000\n"]
+        assert [path.read_text() for path in values] == before

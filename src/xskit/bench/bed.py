@@ -17,7 +17,16 @@ from typing import Self
 
 from xskit.bench.settings import Case
 from xskit.errors import UsageError
-from xskit.netconf.changes import CreateNamespace, CreateVeth, SetLinkUp, SetOffload, SetPromiscuous, SetSysctl, VethEnd
+from xskit.netconf.changes import (
+    CreateNamespace,
+    CreateVeth,
+    SetLinkUp,
+    SetNapi,
+    SetOffload,
+    SetPromiscuous,
+    SetSysctl,
+    VethEnd,
+)
 from xskit.netconf.interfaces import look
 from xskit.netconf.journal import Journal, restore_dead
 from xskit.netconf.namespaces import MissingError, inside
@@ -80,8 +89,16 @@ class Bed:
                     f"a packet of {case.packet_size} bytes is too long for {name}, whose MTU is {facts.mtu}",
                     remedy=f"ip link set dev {name} mtu {case.packet.mtu}",
                 )
-            if case.mode not in ("txonly",):
+            if case.mode != "txonly":
                 self._journal.apply(SetPromiscuous(name))
+            if case.busy_poll:
+                self._defer_interrupts(name)
+
+    def _defer_interrupts(self, name: str) -> None:
+        """What busy polling needs to keep the interrupt away (Documentation/networking/napi.rst, "Busy polling")."""
+        for change in (SetNapi(name, "napi_defer_hard_irqs", 2), SetNapi(name, "gro_flush_timeout", 200_000)):
+            with suppress(MissingError):  # another namespace than that of /sys
+                self._journal.apply(change)
 
     def _make(self, ports: int, mtu: int, queues: int, gro: bool) -> Place:
         namespace = f"xk{os.getpid():x}x{next(_numbers)}-bench"

@@ -12,16 +12,18 @@ from typing import Any, Self
 import numpy as np
 
 from xskit.abi.xdp import AF_XDP
+from xskit.bench.loops.modes import fill_frames
 from xskit.bench.loops.records import WINDOW, BenchQueue, Check, Echo, Source
 from xskit.bench.packet import PacketSpec
 from xskit.bench.programs import SocketProgram
 from xskit.bench.settings import CLOCKS, Case
 from xskit.engine.histogram import BYTES
 from xskit.memory import Arena, array_at, record_view, size_of
+from xskit.xsk.rings import INDEX_MASK, Ring
 from xskit.xsk.socket import Socket
 from xskit.xsk.umem import Umem
 
-__all__ = ["End", "memory"]
+__all__ = ["End", "memory", "waiting"]
 
 SO_BUSY_POLL, SO_PREFER_BUSY_POLL, SO_BUSY_POLL_BUDGET = 46, 69, 70
 """asm-generic/socket.h."""
@@ -91,7 +93,7 @@ class End:
             self._histograms = [base + place["histogram"] for place in places if "echo" in place]
             for number, place in enumerate(places):
                 self._set_up(number, {name: base + offset for name, offset in place.items()})
-            self._fill_frames()
+            fill_frames(self.addresses[0], first, self._fill)
             if case.busy_poll:
                 for opened in self.sockets:
                     _busy_poll(opened.fd, case.batch)
@@ -179,12 +181,6 @@ class End:
         share, rest = divmod(self.case.count, self.case.sharers)
         source.left = share + (number < rest) if self.case.count else ENDLESS
 
-    def _fill_frames(self) -> None:
-        ring = self.sockets[0]._rings.fill
-        assert ring is not None
-        size = self.case.frame_size
-        ring.put_addresses([(self._first + frame) * size for frame in range(self._fill)])
-
     # --- while it runs ------------------------------------------------------------------------------------------
 
     def admit(self) -> None:
@@ -208,7 +204,7 @@ class End:
 
     def is_drained(self) -> bool:
         """Nothing waits in RX."""
-        return all(ring.pending() == 0 for opened in self.sockets if (ring := opened._rings.rx))
+        return all(waiting(queue.rx) == 0 for queue in self.queues if queue.rx)
 
     def wait_until_drained(self, seconds: float) -> None:
         """Until nothing waits in RX, nor comes for a moment; at most so long."""
@@ -260,3 +256,10 @@ def _busy_poll(fd: int, budget: int) -> None:
         handle.setsockopt(socket.SOL_SOCKET, SO_PREFER_BUSY_POLL, 1)
         handle.setsockopt(socket.SOL_SOCKET, SO_BUSY_POLL, BUSY_POLL_US)
         handle.setsockopt(socket.SOL_SOCKET, SO_BUSY_POLL_BUDGET, budget)
+
+
+def waiting(ring: int) -> int:
+    """Entries between the two indices of the ring whose Ring record is at an address."""
+    view = record_view(Ring, ring)
+    producer, consumer = (int(array_at(at, 1, np.uint32)[0]) for at in (view.producer, view.consumer))
+    return (producer - consumer) & INDEX_MASK

@@ -20,10 +20,13 @@ def notes(case: Case, run: Run) -> list[str]:
     found = []
     counts, kernel = run.counts, run.kernel
     busy = run.busy_ns / (run.seconds * 1e9 * len(case.queues)) if run.seconds else 1.0
-    if case.mode in ("rxdrop", "l2fwd", "forward", "loss") and not case.poll and busy < IDLE and counts["received"]:
-        found.append(f"the source was the limit: the worker had nothing to do for {1 - min(busy, 1):.0%} of the time")
-    if kernel["rx_ring_full"]:
-        found.append(f"{kernel['rx_ring_full']} packets found the RX ring full")
+    receives = case.mode in ("rxdrop", "l2fwd", "forward", "loss") and counts["received"] > 0
+    idle = receives and not case.poll and busy < IDLE
+    if idle and kernel["rx_ring_full"] <= SHOWN * counts["received"]:
+        found.append(f"the source was the limit: the worker had nothing to do for {1 - busy:.0%} of the time")
+    elif kernel["rx_ring_full"]:
+        why = ", though the worker was idle for the most part: it was kept from its CPU, or bursts were longer than RX"
+        found.append(f"{kernel['rx_ring_full']} packets found the RX ring full{why if idle else ''}")
     if kernel["rx_dropped"] and counts["received"]:
         found.append(f"{kernel['rx_dropped']} packets were dropped: longer than a frame, or FILL was empty")
     if counts["refused"] > SHOWN * counts["sent"]:

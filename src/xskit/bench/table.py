@@ -45,7 +45,8 @@ def final_table(session: Session) -> Table:
     """Median, interval and number of runs, a line for each metric of each case."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("case", "mode in use", "", "median", "95 % of the median", "runs", "outliers"):
-        table.add_column(heading, justify="right" if heading in ("median", "runs") else "left")
+        right = heading in ("median", "runs")
+        table.add_column(heading, justify="right" if right else "left", no_wrap=heading.startswith(("median", "95")))
     for outcome, label in zip(session.outcomes, session.labels(), strict=True):
         for position, name in enumerate(outcome.metrics()):
             spread, metric = outcome.spread(name), METRICS[name]
@@ -83,6 +84,13 @@ def remarks(session: Session) -> list[str]:
         where = f"{case_words(label)}: " if len(session.outcomes) > 1 else ""
         for why in outcome.mode.why:
             found[f"not better: {why}"] = None
+        for facts in outcome.interfaces:
+            if outcome.case.mode != "txonly" and facts["rx_queues"] > len(outcome.case.queues):
+                listened = ", ".join(map(str, outcome.case.queues))
+                found[
+                    f"{facts['name']} has {facts['rx_queues']} RX queues and only {listened} was listened to: "
+                    "what its RSS gave to others is not in these figures (--queue all)"
+                ] = None
         warm = [run.warm_up_seconds for run in outcome.runs if run.warm_up_seconds]
         if warm:
             found[f"{where}warm-up, not counted: up to {max(warm):.2g} s of a run, in {len(warm)} runs"] = None

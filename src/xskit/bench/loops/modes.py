@@ -11,6 +11,19 @@ from xskit.bench.loops.records import STOP, BenchWorker, echo_at, queue_at, sour
 from xskit.bench.loops.rounds import begin, end, settle
 from xskit.bench.loops.transmit import send
 from xskit.jit import as_i64, compiled, i64, inlined, load_acquire64
+from xskit.xsk.rings import publish, ring_at, room, write_address
+
+
+@compiled("int64(int64, int64, int64)")
+def fill_frames(address: int, first: int, count: int) -> int:
+    """Put `count` frames, from number `first` on, into the FILL ring of a BenchQueue; returns how many had room."""
+    queue = queue_at(address)
+    fill = ring_at(queue.fill)
+    count = room(fill, count)
+    for number in range(count):
+        write_address(fill, number, (first + number) * queue.frame_bytes)
+    publish(fill, count)
+    return count
 
 
 @compiled("int64(int64, int64)")

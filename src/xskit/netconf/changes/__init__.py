@@ -6,6 +6,7 @@ from xskit.netconf.changes.files import TemporaryFile
 from xskit.netconf.changes.hardware import AddFlowRule, SetChannels, SetRings
 from xskit.netconf.changes.links import SetLinkUp, SetMtu, SetPromiscuous
 from xskit.netconf.changes.namespaces import CreateNamespace
+from xskit.netconf.changes.napi import SetNapi
 from xskit.netconf.changes.offloads import SetOffload
 from xskit.netconf.changes.processes import StartedProcess
 from xskit.netconf.changes.routes import AddRoute
@@ -24,6 +25,7 @@ __all__ = [
     "SetChannels",
     "SetLinkUp",
     "SetMtu",
+    "SetNapi",
     "SetOffload",
     "SetPromiscuous",
     "SetRings",
