@@ -9,6 +9,7 @@ import pytest
 
 from xskit.bench.experiments import report, veth_buffers
 from xskit.bench.experiments.catalogue import CATALOGUE, find
+from xskit.bench.experiments.combined import combined
 from xskit.bench.experiments.experiment import (
     COUNTED,
     COUNTED_VARIABLE,
@@ -163,6 +164,26 @@ def test_a_result_knows_where_it_came_from(monkeypatch):
     monkeypatch.delenv(EMULATED_VARIABLE)
     assert not Result.begin("netem", Options()).emulated
     assert json.dumps(made.as_dict())
+
+
+def sends(kernel, path, costs) -> Result:
+    titles = ("size", "instructions of sendto a packet", "bytes copied a packet", "path")
+    rows = [
+        [str(size), cost, size if path == "copy" else 0, path] for size, cost in zip((64, 1500), costs, strict=True)
+    ]
+    table = Table("txonly", [Column(title) for title in titles], rows)
+    return result(f"Linux {kernel}-amd64, virtio_net", tables=[table], counted=True)
+
+
+def test_copy_and_page_are_held_against_each_other():
+    copy, page = sends("5.10.0-46", "copy", (4000, 8000)), sends("7.3.4+deb13", "page", (4400, 4400))
+    (table,) = combined("tx-sizes", [copy, page, result()])
+    assert [column.title for column in table.columns] == [
+        "size", "copy: Linux 5.10", "bytes copied", "page: Linux 7.3", "saved"
+    ]  # fmt: skip
+    assert table.rows == [["64", 4000.0, 64, 4400.0, pytest.approx(-10)], ["1500", 8000.0, 1500, 4400.0, pytest.approx(45)]]
+    assert combined("tx-sizes", [page, result()]) == combined("bridge", [copy, page]) == []
+    assert "All together" in report.markdown(find("tx-sizes"), [copy, page])
 
 
 # --- catalogue --------------------------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ def test_long_packets_are_passed_and_redirected_whole():
 
 def test_a_packet_memory_is_filled_and_drained_without_loss():
     said = []
-    found = fill_and_drain(8192, 2048, (), said.append)
+    found = fill_and_drain(8192, 2048, said.append)
     assert found.refused == ""
     assert found.in_flight == found.sent == found.arrived
     assert found.in_flight >= 8192 - 4096 - 512  # FILL of both ports, and the share of the other direction

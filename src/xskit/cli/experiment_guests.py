@@ -45,8 +45,9 @@ def in_guest(experiment: Experiment, kernel: str, nic: str, options: Options) ->
         )
 
         def hear_errors(content: bytes) -> None:
+            begun = complaints.rfind(b"\n") + 1
             complaints.extend(content)
-            for line in content.decode(errors="replace").splitlines():
+            for line in complaints[begun:].decode(errors="replace").split("\n")[:-1]:
                 options.say(f"in the guest: {line.removeprefix('xskit: ')}")
 
         ended = run_guest(request, stdout=heard.extend, stderr=hear_errors, say=options.say)

@@ -6,16 +6,17 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xskit.bench.experiments.experiment import Options, Result, counted_instructions, emulated
+from xskit.bench.experiments.experiment import Options, Result, emulated
 from xskit.bench.experiments.large_memory import Filling, fill_and_drain
 from xskit.bench.experiments.tables import Cell, Column, Table
 from xskit.bench.results import Outcome
 from xskit.bench.session import measure
-from xskit.bench.settings import Case, Conditions
+from xskit.bench.settings import Case, Conditions, DriveKind
 from xskit.errors import XskitError
 from xskit.lab import Lab
 from xskit.lab.host import Host
 from xskit.lab.traffic import tcp
+from xskit.netconf.interfaces import look
 from xskit.xsk.opening import Mode
 
 __all__ = ["run"]
@@ -42,14 +43,15 @@ class _Carried:
 def run(options: Options) -> Result:
     """Measure on the two interfaces given, or on veth pairs."""
     interfaces = options.interfaces[:2]
-    result = Result.begin("bridge", options, "+".join(interfaces) or "veth")
+    drivers = dict.fromkeys(look(name).driver for name in interfaces)
+    result = Result.begin("bridge", options, " and ".join(drivers) or "veth")
     outcomes, refused = _forward(interfaces, options)
     result.tables = [_forwarding(outcomes, refused)]
     if not interfaces:
         carried = _tcp(options)
         result.tables.append(_carrying(carried))
     frames = [SHORT_FRAMES] if options.short else [factor * UNIT_FRAMES for factor in FACTORS]
-    fillings = [fill_and_drain(count, FRAME_BYTES, interfaces, options.say) for count in frames]
+    fillings = [fill_and_drain(count, FRAME_BYTES, options.say) for count in frames]
     result.tables.append(_large(fillings))
     result.findings = _findings(refused, fillings)
     return result
@@ -59,9 +61,13 @@ def _forward(interfaces: tuple[str, ...], options: Options) -> tuple[list[Outcom
     """Bench's forward in every mode that the ports allow; and why the others do not work."""
     outcomes: list[Outcome] = []
     refused: dict[str, str] = {}
+    drive: DriveKind = "af-xdp" if options.far else "auto"  # NICs send no live frames without a program of their own
     for mode in MODES:
         options.say(f"forward, {mode}")
-        cases = [Case("forward", interfaces, xdp=mode, packet_size=size, frame_size=2048) for size in PACKET_SIZES]
+        cases = [
+            Case("forward", interfaces, xdp=mode, packet_size=size, frame_size=2048, drive=drive)
+            for size in PACKET_SIZES
+        ]
         try:
             outcomes += measure(
                 cases, Conditions(duration=options.seconds, repeat=options.repeat), far=options.far
@@ -93,16 +99,22 @@ def _tcp(options: Options) -> list[_Carried]:
 
 
 def _forwarding(outcomes: Sequence[Outcome], refused: dict[str, str]) -> Table:
-    cost = "instructions a packet" if counted_instructions() else "CPU ns a packet"
-    columns = [Column("mode asked"), Column("in use"), Column("packet"), Column("pps", "pps"),
-               Column("Gbit/s", "bit/s"), Column(cost, "count")]  # fmt: skip
+    columns = [
+        Column("mode asked"),
+        Column("in use"),
+        Column("packet"),
+        Column("forwarded", "count"),
+        Column("pps", "pps"),
+        Column("Gbit/s", "bit/s"),
+        Column("CPU ns a packet", "count"),
+    ]
     rows: list[list[Cell]] = []
     for outcome in outcomes:
-        rate, bits, cpu = (_median(outcome, name) for name in ("tx_pps", "tx_bps", "cpu_ns_per_packet"))
-        if emulated():
-            rate = bits = None
-        rows.append([outcome.case.xdp, str(outcome.mode), f"{outcome.case.packet_size} B", rate, bits, cpu])
-    rows += [[mode, "refused", "", None, None, None] for mode in refused]
+        figures: list[Cell] = [_median(outcome, name) for name in ("tx_pps", "tx_bps", "cpu_ns_per_packet")]
+        sent = sum(run.counts["sent"] for run in outcome.runs)
+        names: list[Cell] = [outcome.case.xdp, str(outcome.mode), f"{outcome.case.packet_size} B", sent]
+        rows.append([*names, *([None] * 3 if emulated() else figures)])
+    rows += [[mode, "refused", "", None, None, None, None] for mode in refused]
     note = "Two ports, one memory, one worker, one direction driven; medians, bits with Ethernet header."
     return Table("forward: from one port to the other without a copy", columns, rows, note)
 

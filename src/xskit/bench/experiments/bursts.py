@@ -40,7 +40,9 @@ class Burst:
         return self.lost / self.runs if self.runs else 0.0
 
 
-def segmented(source: Host, target: Host, *, packets: int, segments: int, segment_bytes: int) -> Burst:
+def segmented(
+    source: Host, target: Host, *, packets: int, segments: int, segment_bytes: int, pause_s: float = PAUSE_S
+) -> Burst:
     """Send packets that the kernel, or nobody before the receiver, cuts into numbered segments."""
     with target.inside():
         receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -56,7 +58,7 @@ def segmented(source: Host, target: Host, *, packets: int, segments: int, segmen
         for packet in range(packets):
             numbers = range(packet * segments, (packet + 1) * segments)
             sender.send(b"".join(_NUMBER.pack(number).ljust(segment_bytes, b"\0") for number in numbers))
-            time.sleep(PAUSE_S)
+            time.sleep(pause_s)
             _drain(receiver, came)
         receiver.settimeout(PATIENCE_S)
         _drain(receiver, came)

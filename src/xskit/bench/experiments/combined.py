@@ -54,7 +54,8 @@ def _cost(result: Result, number: int) -> float:
 
 
 def _paths(result: Result) -> set[Cell]:
-    return set(_column(result, "path"))
+    known = any(column.title == "path" for table in result.tables for column in table.columns)
+    return set(_column(result, "path")) if known else set()
 
 
 def _kernel(result: Result) -> str:
