@@ -147,20 +147,26 @@ def test_never_more_than_half_is_cut_off_nor_what_was_left_when_packets_stopped(
     assert steady_from(samples([])) == 0
 
 
-def test_rates_are_of_the_part_between_two_samples() -> None:
+def test_rates_are_from_the_first_to_the_last_sample() -> None:
     some = samples([100, 200, 300])
-    found = rates(some[1], some[3], sleeps=False)
+    found = rates(some[1:], sleeps=False)
     assert found["rx_pps"] == pytest.approx(500 / 0.02)
     assert found["rx_bps"] == pytest.approx(500 * 480 / 0.02)
     assert found["cpu_ns_per_packet"] == pytest.approx(5)
-    assert rates(some[1], some[3], sleeps=True)["cpu_ns_per_packet"] == pytest.approx(10_000_000 / 500)
-    assert rates(some[1], some[1], sleeps=False) == {}
+    assert rates(some[1:], sleeps=True)["cpu_ns_per_packet"] == pytest.approx(10_000_000 / 500)
+    assert rates(some[:1], sleeps=False) == {}
+
+
+def test_a_slice_that_was_disturbed_does_not_move_the_cost() -> None:
+    some = samples([100] * 20)
+    late = [replace(sample, metered_ns=sample.metered_ns + 1_000_000) for sample in some[10:]]
+    assert rates([*some[:10], *late], sleeps=False)["cpu_ns_per_packet"] == pytest.approx(5)
 
 
 def test_what_is_metered_by_frames_is_told_by_packets() -> None:
     first = Sample(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     last = Sample(10**9, 100, 500_000, 0, 0, 0, 0, 2_000, 200, 300)
-    assert rates(first, last, sleeps=False)["cpu_ns_per_packet"] == pytest.approx(2_000 / 200 * 300 / 100)
+    assert rates([first, last], sleeps=False)["cpu_ns_per_packet"] == pytest.approx(2_000 / 200 * 300 / 100)
 
 
 # --- results ----------------------------------------------------------------------------------------------------------

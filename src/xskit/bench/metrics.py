@@ -2,8 +2,9 @@
 
 `cpu_ns_per_packet` is CPU time of the worker's thread, the kernel's work in it included. A worker that spins is only
 metered while there is work, so it says what a packet costs even where the source is the limit; one that sleeps in
-poll(2) is metered all the time. Packets a second also depend on what drives the other end, and on everything else that
-this machine does.
+poll(2) is metered all the time. It is the median over the slices between two samples: whoever shares a core or a cache
+with the worker for a while spoils some slices, not the run. Packets a second also depend on what drives the other end,
+and on everything else that this machine does.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import median
 from typing import Literal
 
 from xskit.bench.settings import ModeName
@@ -103,21 +105,38 @@ def steady_from(samples: Sequence[Sample]) -> int:
     return found
 
 
-def rates(first: Sample, last: Sample, *, sleeps: bool) -> dict[str, float]:
-    """The metrics that come from two moments of a run; `sleeps` where the worker waits in poll(2)."""
-    elapsed_ns = last.time_ns - first.time_ns
-    if elapsed_ns <= 0:
+def rates(samples: Sequence[Sample], *, sleeps: bool) -> dict[str, float]:
+    """The metrics of the (steady) part of a run that has these samples; `sleeps`: the worker waits in poll(2)."""
+    if len(samples) < 2 or samples[-1].time_ns <= samples[0].time_ns:
         return {}
-    received, sent = last.received - first.received, last.sent - first.sent
+    first, last = samples[0], samples[-1]
+    elapsed_ns = last.time_ns - first.time_ns
     found = {
-        "rx_pps": received * 1e9 / elapsed_ns,
+        "rx_pps": (last.received - first.received) * 1e9 / elapsed_ns,
         "rx_bps": (last.received_bytes - first.received_bytes) * 8e9 / elapsed_ns,
-        "tx_pps": sent * 1e9 / elapsed_ns,
+        "tx_pps": (last.sent - first.sent) * 1e9 / elapsed_ns,
         "tx_bps": (last.sent_bytes - first.sent_bytes) * 8e9 / elapsed_ns,
     }
-    packets, done, metered = max(received, sent), last.done - first.done, last.metered - first.metered
-    if packets > 0 and sleeps:
-        found["cpu_ns_per_packet"] = (last.cpu_ns - first.cpu_ns) / packets
-    elif packets > 0 and metered > 0:  # work is counted in frames where it is received
-        found["cpu_ns_per_packet"] = (last.metered_ns - first.metered_ns) / metered * done / packets
+    slices = [cost for before, after in pairwise(samples) if (cost := _cost(before, after, sleeps)) is not None]
+    whole = _cost(first, last, sleeps)
+    if len(slices) >= ENOUGH_SLICES:
+        found["cpu_ns_per_packet"] = median(slices)
+    elif whole is not None:
+        found["cpu_ns_per_packet"] = whole
     return found
+
+
+ENOUGH_SLICES = 8
+
+
+def _cost(first: Sample, last: Sample, sleeps: bool) -> float | None:
+    """CPU time a packet between two samples; None where nothing was metered."""
+    packets = max(last.received - first.received, last.sent - first.sent)
+    done, metered = last.done - first.done, last.metered - first.metered
+    if packets <= 0:
+        return None
+    if sleeps:
+        return (last.cpu_ns - first.cpu_ns) / packets
+    if metered <= 0:
+        return None
+    return (last.metered_ns - first.metered_ns) / metered * done / packets  # work is counted in frames in RX

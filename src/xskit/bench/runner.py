@@ -236,7 +236,7 @@ def _book(running: Running, workers: list[LoopThread], far: far_ends.FarCounts, 
     case, samples = running.case, running.samples
     last = _sample(running.ends, workers)
     first = steady_from(samples)
-    metrics = rates(samples[first], samples[-1], sleeps=case.poll)
+    metrics = rates(samples[first:], sleeps=case.poll)
     kernel = running.kernel()
     details, counts = _details(running, last, far)
     metrics |= {name: value for name, value in details.items() if name in OF_MODE[case.mode]}

@@ -36,7 +36,7 @@ def _rates(running: Running, first: int) -> str:
     samples = running.samples
     if len(samples) < 2:
         return ""
-    found = rates(samples[first], samples[-1], sleeps=running.case.poll)
+    found = rates([samples[first], samples[-1]], sleeps=running.case.poll)
     shown = [name for name in ("rx_pps", "tx_pps") if found.get(name)]
     return ", ".join(f"{METRICS[name].title} {figure(METRICS[name], found[name])}" for name in shown) or "nothing"
 
