@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from xskit.bench.compare_text import as_mail
 from xskit.bench.interrupts import Interrupts
 from xskit.bench.machine import describe_machine, differences
 from xskit.bench.metrics import METRICS, OF_MODE, Sample, rates, steady_from
+from xskit.bench.others import OtherPrograms
 from xskit.bench.packet import PacketSpec
 from xskit.bench.page import render
 from xskit.bench.programs import echo_program, live_program, sink_program, sockets_program
@@ -259,6 +261,28 @@ def test_machines_that_differ_are_told_by_fact() -> None:
     text = as_mail(found)
     assert "WARNING: the machines differ" in text
     assert max(map(len, text.splitlines())) <= 72
+
+
+def test_a_busy_machine_is_told_in_the_comparison() -> None:
+    first, second = made_session(Case("rxdrop")), made_session(Case("rxdrop"))
+    for run in second.outcomes[0].runs:
+        run.other_cpus = 1.5
+    found = sessions(first, second, ("a.json", "b.json"))
+    assert any("took 0.0 CPUs while a.json was measured and 1.5 while b.json was" in one for one in found.remarks)
+    assert not sessions(first, first).remarks
+
+
+def test_what_this_process_takes_is_not_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "stat"
+    monkeypatch.setattr("xskit.bench.others._TABLE", table)
+    own = os.times()
+    table.write_text("cpu  100 0 100 900 50 0 0 0 0 0\ncpu0 1 2 3\n")
+    others = OtherPrograms()
+    table.write_text("cpu  100 0 100 1900 150 0 0 0 0 0\ncpu0 1 2 3\n")
+    assert others.cpus() == 0.0
+    table.write_text("cpu  600 0 700 1900 150 100 100 200 0 0\ncpu0 1 2 3\n")
+    assert others.cpus() > 100  # 14 s of CPU in no time
+    assert os.times().elapsed - own.elapsed < 60
 
 
 def test_the_machine_does_not_differ_from_itself() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from xskit.bench.machine import differences
 from xskit.bench.metrics import METRICS, VERDICT_METRICS
+from xskit.bench.others import BUSY
 from xskit.bench.results import Outcome, Session
 from xskit.bench.settings import Case
 from xskit.bench.statistics import LEAST, Difference, compare
@@ -69,6 +70,12 @@ def sessions(
             for one, other in zip(before.interfaces, after.interfaces, strict=False)
             for name, *values in differences(one, other)
         ]
+    busy = [max((outcome.other_cpus for outcome in side.outcomes), default=0.0) for side in (first, second)]
+    if max(busy) > BUSY:
+        found.remarks.append(
+            f"WARNING: other programs took {busy[0]:.1f} CPUs while {names[0]} was measured and {busy[1]:.1f} while "
+            f"{names[1]} was: what changed may be their doing"
+        )
     found.machines = list({name: (name, one, other) for name, one, other in found.machines}.values())
     return found
 

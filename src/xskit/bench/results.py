@@ -72,6 +72,8 @@ class Run:
     details: dict[str, float] = field(default_factory=dict)
     """Of loss, latency and cycles."""
     interrupts: int | None = None
+    other_cpus: float = 0.0
+    """CPUs that other programs took meanwhile."""
     notes: list[str] = field(default_factory=list)
 
 
@@ -87,6 +89,12 @@ class Outcome:
     def values(self, metric: str) -> list[float]:
         """One value a run; runs that have none are left out."""
         return [run.metrics[metric] for run in self.runs if metric in run.metrics]
+
+    @property
+    def other_cpus(self) -> float:
+        """CPUs that other programs took meanwhile, the mean over all runs."""
+        seconds = sum(run.seconds for run in self.runs)
+        return sum(run.other_cpus * run.seconds for run in self.runs) / seconds if seconds else 0.0
 
     def by_repeat(self, metric: str) -> dict[int, float]:
         """Repeat -> value."""

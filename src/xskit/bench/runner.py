@@ -22,6 +22,7 @@ from xskit.bench.ends import End, memory
 from xskit.bench.interrupts import Interrupts
 from xskit.bench.metrics import OF_MODE, Sample, rates, steady_from
 from xskit.bench.notes import explain_silence, notes
+from xskit.bench.others import OtherPrograms
 from xskit.bench.programs import SocketProgram
 from xskit.bench.results import ModeInUse, Run
 from xskit.bench.settings import Case, Conditions
@@ -90,12 +91,14 @@ def run_once(
         running = Running(case, mode, repeat, ends, [], interrupts)
         for end in ends:
             end.admit()
+        others = OtherPrograms()
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
         for worker in workers:
             worker.start()
         for one in far:
             one.start()
         _watch(running, workers, conditions, observe)
+        other_cpus = others.cpus()
         _finish(ends, workers, far, conditions)
         running.over = True
         if observe:
@@ -103,7 +106,9 @@ def run_once(
         counts = far_ends.FarCounts()
         for one in far:
             one.count(counts)
-        return _book(running, workers, counts, started), running
+        run = _book(running, workers, counts, started)
+        run.other_cpus = round(other_cpus, 3)
+        return run, running
 
 
 def _cpus(conditions: Conditions) -> tuple[list[int], int | None]:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from xskit.bench.metrics import METRICS, rates
+from xskit.bench.others import BUSY
 from xskit.bench.results import Outcome, Session
 from xskit.bench.runner import CALLS, Running
 from xskit.bench.words import case_words, figure, interval
@@ -100,6 +101,9 @@ def remarks(session: Session) -> list[str]:
         if interrupts:
             seconds = sum(run.seconds for run in outcome.runs)
             found[f"{where}{sum(interrupts) / seconds:.0f} interrupts/s"] = None
+    others = max((outcome.other_cpus for outcome in session.outcomes), default=0.0)
+    if others > BUSY:
+        found[f"other programs took {others:.1f} CPUs meanwhile: small differences are not to be trusted"] = None
     return list(found)
 
 
