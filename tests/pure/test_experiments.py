@@ -181,7 +181,10 @@ def test_copy_and_page_are_held_against_each_other():
     assert [column.title for column in table.columns] == [
         "size", "copy: Linux 5.10", "bytes copied", "page: Linux 7.3", "saved"
     ]  # fmt: skip
-    assert table.rows == [["64", 4000.0, 64, 4400.0, pytest.approx(-10)], ["1500", 8000.0, 1500, 4400.0, pytest.approx(45)]]
+    assert table.rows == [
+        ["64", 4000.0, 64, 4400.0, pytest.approx(-10)],
+        ["1500", 8000.0, 1500, 4400.0, pytest.approx(45)],
+    ]
     assert combined("tx-sizes", [page, result()]) == combined("bridge", [copy, page]) == []
     assert "All together" in report.markdown(find("tx-sizes"), [copy, page])
 

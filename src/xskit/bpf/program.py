@@ -115,7 +115,6 @@ class Program(Handle):
         after = struct.unpack_from("=I", run.context, XdpMd.DATA)[0] if xdp else 0
         return TestResult(run.result, run.data[after:], run.data[:after], run.duration_ns)
 
-
     def run_live(self, packet: bytes, *, ifindex: int, queue: int = 0, repeat: int, batch: int = 64) -> None:
         """Make `repeat` real packets of these bytes, `batch` at a time, and do with each as the program says
         (BPF_F_TEST_XDP_LIVE_FRAMES, Linux 5.18): XDP_TX sends it out of `ifindex`.
