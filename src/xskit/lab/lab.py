@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import secrets
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -45,8 +46,14 @@ _numbers = itertools.count(1)
 
 NEEDED = ("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF")
 
-OFFLOADS_OFF = {"tx": False}
-"""On an owned host's end: checksums are then finished before packets leave, and segmentation goes with them."""
+OFFLOADS_OFF = {"tx": False, "txvlan": False, "tx-vlan-stag-hw-insert": False}
+"""On an owned host's end: checksums are then finished before packets leave, and segmentation goes with them. A VLAN tag
+would otherwise lie beside the packet (skb->vlan_tci), where AF_XDP does not see it, and be lost."""
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,40}")
+"""Of a host: it becomes a part of a network namespace's name, and a word in /etc/hosts."""
+
+_ROOM = "lab"
 
 
 class LabLink:
@@ -126,7 +133,7 @@ class Lab:
         """A new host: an empty network namespace with loopback up.
 
         Raises:
-            UsageError: there is one of this name.
+            UsageError: there is one of this name, or it is no name.
         """
         self._check_name(name)
         namespace = self._namespace(name)
@@ -149,8 +156,12 @@ class Lab:
         return self._machine
 
     def _check_name(self, name: str) -> None:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise UsageError(f"a host's name is 1 to 40 letters, digits, dots, dashes and underscores, not {name!r}")
         if name in self.hosts:
             raise UsageError(f"there is a host {name} already")
+        if name == _ROOM:
+            raise UsageError(f"{_ROOM} is the network namespace of the lab itself, and no host")
 
     def _namespace(self, name: str) -> str:
         namespace = f"{self._tag}-{name}"
@@ -268,7 +279,7 @@ class Lab:
 
     def _own_namespace(self) -> str:
         if self._room is None:
-            self._room = self._namespace("lab")
+            self._room = self._namespace(_ROOM)
             self._no_ipv6(self._room, "all", "default")
         return self._room
 

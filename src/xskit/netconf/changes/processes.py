@@ -47,7 +47,7 @@ class StartedProcess(Change):
     process: subprocess.Popen[Any] | None = field(default=None, init=False, compare=False)
 
     def __str__(self) -> str:
-        return f"process {self.argv[0]}" + (f" in {self.namespace}" if self.namespace is not None else "")
+        return " ".join(["process", *self.argv[:1]]) + (f" in {self.namespace}" if self.namespace is not None else "")
 
     def record(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("argv", "namespace", "mark", "pid", "start")}
