@@ -133,6 +133,28 @@ def test_a_closed_output_is_no_mistake(arguments):
     assert (result.stdout, result.stderr) == ("1\n", "")
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(("arguments", "code"), [("version --verbose", 0), ("--nonsense", 2)])
+def test_streams_that_the_caller_has_closed(closed, arguments, code):
+    shell = f"({XSKIT} {arguments} {closed}); echo $?"
+    result = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == str(code)
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_run_without_streams_gives_the_commands_code(machine: Outer, closed):
+    result = machine.run("bash", "-c", f"({XSKIT} run -- sh -c 'exit 3' {closed}); echo $?")
+    assert result.out == "3\n"
+    assert "Traceback" not in result.err
+
+
+def test_output_to_a_full_disk():
+    result = subprocess.run(["bash", "-c", f"{XSKIT} version > /dev/full"], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (1, "xskit: the output cannot be written: the disk is full\ntry: df\n")
+
+
 @pytest.mark.root
 def test_a_closed_output_of_emulate(bridge: Bridge, tmp_path):
     file = tmp_path / "wan.toml"

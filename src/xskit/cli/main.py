@@ -6,6 +6,7 @@ that help and mistakes are answered at once.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -44,14 +45,34 @@ _BROKEN_PIPE = 1
 
 def main() -> None:
     """Run the command line of this process, and exit with its code."""
+    _open_closed()
     try:
         code = _run(sys.argv[1:] or ["--help"])
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read the output has had enough. Python would complain when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence()
         code = _BROKEN_PIPE
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _silence()
+        code = _show(XskitError("the output cannot be written: the disk is full", remedy="df"), [])
     sys.exit(code)
+
+
+def _open_closed() -> None:
+    """Standard streams that the caller has closed: what goes there goes nowhere. Python leaves None in their place."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, "w" if number else "r", encoding="utf-8")  # noqa: SIM115  it lasts as long as we do
+            if stream.fileno() != number:
+                os.dup2(stream.fileno(), number)
+            setattr(sys, name, stream)
+
+
+def _silence() -> None:
+    """Nobody reads the output, or it cannot be written. Python would complain when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(arguments: Sequence[str]) -> int:
