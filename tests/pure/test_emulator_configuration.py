@@ -93,6 +93,7 @@ MISTAKES = [
     (LINK + "owd = 20ms", "f: line 3, column 9: expected newline or end of document after a statement"),
     (LINK + "owd = ", "f: at its end: invalid value"),
     ("[link.a", "f: at its end: expected ']' at the end of a table declaration"),
+    ("a = " + "[" * 10_000, "f: lists or tables lie too deep inside each other"),
 ]
 
 

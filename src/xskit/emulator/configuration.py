@@ -67,6 +67,8 @@ def parse_configuration(text: str, name: str) -> Configuration:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(_syntax(name, str(error))) from None
+    except RecursionError:
+        raise SettingsError(f"{name}: lists or tables lie too deep inside each other") from None
     for key in tables:
         if key not in _TABLES:
             raise SettingsError(f"{name}: {key}: {unknown_key(key, _TABLES)}")
