@@ -83,7 +83,7 @@ def test_a_file_that_the_kernel_does_not_execute(machine: Outer, tmp_path):
 def test_a_folder_cannot_be_executed(machine: Outer, tmp_path):
     result = machine.xskit("run", "--", str(tmp_path))
     assert result.code == 126
-    assert f"xskit: {tmp_path} cannot be executed: it is a folder\n" in result.err
+    assert result.err == f"xskit: {tmp_path} cannot be executed: it is a folder\ntry: ls {tmp_path}\n"
 
 
 # -- what COMMAND has ----------------------------------------------------------------------------------------------

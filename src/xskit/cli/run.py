@@ -118,7 +118,13 @@ def _check_command(name: str) -> None:
 
 def _cannot_start(name: str, error: OSError) -> CommandError:
     if isinstance(error, FileNotFoundError):
-        return CommandError(f"there is no command {name}", _NOT_FOUND, remedy=f"command -v {shlex.quote(name)}")
+        return CommandError(
+            f"there is no command {name or repr(name)}", _NOT_FOUND, remedy=f"command -v {shlex.quote(name)}"
+        )
     why = "it is a folder" if os.path.isdir(name) else error.strerror
-    remedy = f"chmod +x {shlex.quote(name)}" if error.errno == errno.EACCES else f"sh {shlex.quote(name)}"
+    word = shlex.quote(name)
+    if os.path.isdir(name):
+        remedy = f"ls {word}"
+    else:
+        remedy = f"chmod +x {word}" if error.errno == errno.EACCES else f"sh {word}"
     return CommandError(f"{name} cannot be executed: {why}", _NOT_EXECUTABLE, remedy=remedy)
