@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -31,25 +32,23 @@ sys.exit(7)
 """
 
 
-def _guests() -> set[int]:
-    """Pids of the guests that processes of this session have started."""
-    found = set()
+def _guests(*pids: int) -> list[str]:
+    """The guests of these processes: QEMU is told the folder for results, which has the pid in its name."""
+    marks = [f"{places.vm_folder('runs')}/{pid}-" for pid in pids]
+    found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
-            try:
-                words = (entry / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"qemu-system-x86_64" in words[0] and any(bytes(places.vm_folder("runs")) in word for word in words):
-                found.add(int(entry.name))
+            with suppress(OSError):
+                words = (entry / "cmdline").read_bytes().decode(errors="replace")
+                if "qemu-system-x86_64" in words.split("\0")[0] and any(mark in words for mark in marks):
+                    found.append(entry.name)
     return found
 
 
 @pytest.fixture(autouse=True)
 def _nothing_stays() -> Iterator[None]:
-    before = _guests()
     yield
-    assert _guests() <= before
+    assert not _guests(os.getpid())
     assert not list(places.vm_folder("runs").glob(f"{os.getpid()}-*"))
 
 
@@ -121,16 +120,24 @@ def test_a_command_has_its_nics_unplugged_plugged_and_their_carrier_taken(tmp_pa
     assert not (tmp_path / "out").exists()
 
 
+def _interruptible() -> None:
+    """A shell that started the tests in the background has had SIGINT ignored, for all that come after."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_guest_ends_with_the_xskit_that_runs_it(number: signal.Signals, tmp_path: Path) -> None:
     argv = [*XSKIT, "vm", "run", "--kernel", "6.1", "--no-data-plane", "--", "sh", "-c", "echo first; exec sleep 1000"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as process:
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, preexec_fn=_interruptible
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"first\n"  # streamed: the command goes on
-        assert len(_guests()) == 1
+        assert len(_guests(process.pid)) == 1
         process.send_signal(number)
         process.communicate()
     assert process.returncode == (-9 if number == signal.SIGKILL else 128 + number)
+    assert not _guests(process.pid)
     places.sweep_runs()
     assert not list(places.vm_folder("runs").glob(f"{process.pid}-*"))
 
