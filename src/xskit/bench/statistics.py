@@ -128,6 +128,7 @@ def compare(
     before, after = np.asarray(first, float), np.asarray(second, float)
     if not (len(before) and len(after)) or np.median(before) <= 0 or np.median(after) <= 0:
         return None
+    assert not paired or len(before) == len(after), "pairs"
     generator = np.random.default_rng(1)
     if paired:
         pairs = after[before > 0] / before[before > 0]
