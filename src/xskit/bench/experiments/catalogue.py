@@ -42,7 +42,8 @@ CATALOGUE = (
         comparable="the ratio of 2048 to 4096 byte frames, and that no released kernel has the third column.",
         different=(
             "packets a second: veth copies every packet, once into the stack's buffers and once into ours, where ice "
-            "writes into the packet memory itself. So the cost of more frames is a smaller share of ours."
+            "writes into the packet memory itself. Our sender uses frames of the same size, so it pays for more of "
+            "them as well, in descriptors and pieces of each skb: more than a receiver alone would."
         ),
         module="frame_sizes",
         in_guests="counts",

@@ -29,9 +29,9 @@ __all__ = ["Filling", "fill_and_drain"]
 HELD, LET_GO = "1bit", "100Gbit"
 """Rates of the bottleneck, while it is filled and while it drains."""
 RING = 2048
-CHUNK, BATCH = 1024, 64
-"""Packets that are sent before it is waited for them; half of RX."""
-CHUNK_PATIENCE_S = 0.1
+CHUNK, BATCH = 65_536, 64
+"""Packets of one call, which takes 30 ms however few they are; what finds RX full is lost before the emulator."""
+QUIET_S = 0.005
 PATIENCE_S = 1.0
 
 
@@ -93,7 +93,7 @@ def _fill(place: Place, frames: int, frame_bytes: int, say: Callable[[str], None
 
 
 def _send(place: Place, count: int, received: Callable[[], int]) -> None:
-    """Live frames until so many have been received; the next chunk when the last one is in, so that none is lost."""
+    """Live frames until so many have been received, and not one more."""
     packet = PacketSpec().build()
     ifindex = look(place.far[0]).index
     with closing(Counting(lambda _frags: live_program(0))) as source:
@@ -101,6 +101,13 @@ def _send(place: Place, count: int, received: Callable[[], int]) -> None:
             chunk = min(missing, CHUNK)
             wanted = received() + chunk
             source.program.run_live(packet, ifindex=ifindex, repeat=chunk, batch=min(chunk, BATCH))
-            deadline = time.monotonic() + CHUNK_PATIENCE_S
-            while received() < wanted and time.monotonic() < deadline:
-                time.sleep(0)
+            _wait(received, wanted)
+
+
+def _wait(received: Callable[[], int], wanted: int) -> None:
+    """Until so many are in, or no more come."""
+    seen, since = -1, time.monotonic()
+    while (now := received()) < wanted and time.monotonic() - since < QUIET_S:
+        if now != seen:
+            seen, since = now, time.monotonic()
+        time.sleep(0.0001)

@@ -81,7 +81,9 @@ class PagePoolWatch:
         for key in self._maps["first"].known_keys():
             if self._number("first", key) == 1:  # its first page was taken while we watched
                 released = self._number("release", key)  # read first: what is taken meanwhile makes no negative number
-                total += (self._number("hold", key) - released) & 0xFFFF_FFFF
+                taken = self._number("hold", key)
+                # fewer taken than released: another pool is at this place now, which has not released any yet
+                total += taken - released if taken >= released else taken
         return total
 
     def _number(self, name: str, key: bytes) -> int:
