@@ -18,7 +18,7 @@ from xskit.bench.bed import Place
 from xskit.bench.ends import End
 from xskit.bench.programs import Counting, SocketProgram, echo_program, sink_program
 from xskit.bench.settings import LIVE_PACKET_BYTES, Case, ModeName
-from xskit.bench.worker import LoopThread, pin
+from xskit.bench.worker import LoopThread, pin, wait_surely
 from xskit.netconf.interfaces import look
 
 __all__ = ["Far", "FarCounts", "build"]
@@ -137,7 +137,7 @@ class LiveSource:
         self._ifindex, self._queues = look(place.far[0]).index, case.queues
         offset = packet.stamp_offset + 4 if packet.stamped else 0
         self._program = Counting.live(offset)
-        self._stop = threading.Event()
+        self._stop, self._ended = threading.Event(), threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._body, name="xskit-live", daemon=True)
 
@@ -152,6 +152,8 @@ class LiveSource:
                 self._work()
         except BaseException as failure:
             self._failure = failure
+        finally:
+            self._ended.set()
 
     def _work(self) -> None:
         counted, turn, due_ns = self._left > 0, 0, time.monotonic_ns()
@@ -170,8 +172,8 @@ class LiveSource:
     def halt(self) -> None:
         """Raises what went wrong in the thread."""
         self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        if self._thread.ident is not None:
+            wait_surely(self._ended)
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure

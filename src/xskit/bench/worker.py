@@ -20,7 +20,7 @@ from xskit.errors import KernelError
 from xskit.jit import store_word
 from xskit.memory import Arena, array_at, record_view, size_of
 
-__all__ = ["LOOPS", "LoopThread", "Meter", "drop_capabilities", "pin"]
+__all__ = ["LOOPS", "LoopThread", "Meter", "drop_capabilities", "pin", "wait_surely"]
 
 LOOPS: dict[ModeName, Callable[[int, int], int]] = {
     "rxdrop": run_rxdrop,
@@ -105,6 +105,7 @@ class LoopThread:
         record, table = self._arena.reserve(size_of(BenchWorker)), self._arena.reserve(8 * len(addresses))
         descriptors, scratch = self._arena.reserve(8 * len(sockets)), self._arena.reserve(16)
         base = self._arena.open()
+        self._arena_open = True
         self.address = base + record
         worker = self.view = record_view(BenchWorker, self.address)
         worker.queues, worker.queue_count = base + table, len(addresses)
@@ -115,7 +116,7 @@ class LoopThread:
         polled["events"] = [_POLLIN if opened.rx_ring else _POLLOUT for opened in sockets]
         worker.scratch, worker.poll, worker.limit = base + scratch, int(poll), limit or _FOR_EVER
         worker.meter = int(not poll and mode != "latency")
-        self._ready, self._go = threading.Event(), threading.Event()
+        self._ready, self._go, self._ended = threading.Event(), threading.Event(), threading.Event()
         self._failure: BaseException | None = None
         self._clock: int | None = None
         self._thread = threading.Thread(target=self._body, name=f"xskit-{mode}", daemon=True)
@@ -128,14 +129,14 @@ class LoopThread:
 
     def start(self) -> None:
         """Enter the loop."""
-        if not self._thread.is_alive():
+        if self._thread.ident is None:
             self.prepare()
         self._go.set()
 
     @property
     def running(self) -> bool:
         """True until the loop is left."""
-        return self._thread.is_alive()
+        return not self._ended.is_set()
 
     def meter(self) -> Meter:
         """What it has taken and done so far; while it runs, as exactly as looking from outside can be."""
@@ -159,7 +160,7 @@ class LoopThread:
 
     def _cpu_clock_ns(self) -> int:
         """The thread's CPU clock; 0 when it has ended."""
-        if self._clock is not None and self._thread.is_alive():
+        if self._clock is not None and not self._ended.is_set():
             with contextlib.suppress(OSError):  # it has ended this very moment
                 return time.clock_gettime_ns(self._clock)
         return 0
@@ -179,24 +180,30 @@ class LoopThread:
         """
         store_word(self.address + STOP, 1)
         self._go.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        if self._thread.ident is not None:
+            wait_surely(self._ended)
         self._raise()
 
     def join(self, timeout: float) -> bool:
         """Wait until the loop ends by itself; False when the time is over first."""
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+        return self._ended.wait(timeout)
 
     def close(self) -> None:
-        """Stop, and give the memory back."""
-        try:
-            if self._thread.ident is not None:
+        """Stop, and give the memory back; twice is fine."""
+        if self._arena_open:
+            try:
                 self.stop()
-        finally:
-            self._arena.close()
+            finally:
+                self._arena_open = False
+                self._arena.close()
 
     def _body(self) -> None:
+        try:
+            self._work()
+        finally:
+            self._ended.set()
+
+    def _work(self) -> None:
         try:
             self._prepare_thread()
             loop = LOOPS[self.mode]
@@ -231,6 +238,22 @@ class LoopThread:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
+
+
+def wait_surely(ended: threading.Event) -> None:
+    """Wait for what will come, whatever Ctrl-C says; it is raised afterwards.
+
+    Not by Thread.join: when that is interrupted, Python 3.11 takes the thread for ended, and memory would be given back
+    that it works on (bpo-45274 and what came of it).
+    """
+    interrupts: list[BaseException] = []
+    while not ended.is_set():
+        try:
+            ended.wait()
+        except (KeyboardInterrupt, SystemExit) as interrupt:
+            interrupts.append(interrupt)
+    if interrupts:
+        raise interrupts[0]
 
 
 def pin(cpu: int | None) -> None:
