@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
 import platform
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import llvmlite
@@ -54,6 +56,20 @@ def cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "xskit"
 
 
+@contextlib.contextmanager
+def keeping() -> Iterator[None]:
+    """What is written to the cache, Numba's files too, is written in such a block.
+
+    Raises:
+        KernelError: it cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        cause = f"compiled code cannot be kept in {cache_root()}: {error.strerror}"
+        raise KernelError(cause, remedy="XSKIT_CACHE=/var/cache/xskit, or another folder of your own") from error
+
+
 @functools.cache
 def cache_folder() -> Path:
     """The folder of compiled code for exactly these sources; made on first use, the oldest others removed.
@@ -62,12 +78,9 @@ def cache_folder() -> Path:
         KernelError: it cannot be made.
     """
     folder = cache_root() / f"code-{source_hash()}"
-    try:
+    with keeping():
         there = folder.is_dir()
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        cause = f"compiled code cannot be kept in {folder.parent}: {error.strerror}"
-        raise KernelError(cause, remedy="XSKIT_CACHE=/var/cache/xskit, or another folder of your own") from error
     if not there:
         others = sorted(folder.parent.glob("code-*"), key=lambda path: path.stat().st_mtime, reverse=True)
         for stale in others[KEPT_FOLDERS:]:

@@ -16,27 +16,24 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+import numba
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import ccallback, runtime, sigutils
+from numba.extending import intrinsic
 
 from xskit._cache import COMPILED as COMPILED
 from xskit._cache import cache_folder as cache_folder
 from xskit._cache import cache_root as cache_root
+from xskit._cache import keeping as keeping
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 MASK64 = 0xFFFF_FFFF_FFFF_FFFF
-
-os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_folder()))
-
-import numba  # noqa: E402  the cache folder must be known before Numba reads its configuration
-from llvmlite import ir  # noqa: E402
-from numba import types  # noqa: E402
-from numba.core import ccallback, runtime, sigutils  # noqa: E402
-from numba.extending import intrinsic  # noqa: E402
 
 DISABLED = bool(getattr(numba.config, "DISABLE_JIT"))  # noqa: B009  Numba sets it at run time, unknown to mypy
 """True under NUMBA_DISABLE_JIT=1: every function here is its pure-Python twin."""
@@ -73,15 +70,19 @@ def compiled(signature: str) -> Callable[[Function], Function]:
 
 
 @contextlib.contextmanager
-def _scalar() -> Iterator[None]:
-    """Compile without vector loops: over packets LLVM would gather and scatter, which is slower than one by one."""
+def _compiling() -> Iterator[None]:
+    """Keep code in our own folder, whatever Numba's other users chose: theirs would not notice an edit in a callee.
+
+    And compile without vector loops: over packets LLVM would gather and scatter, which is slower than one by one.
+    """
     config: Any = numba.config
-    before = config.LOOP_VECTORIZE
-    config.LOOP_VECTORIZE = 0
+    before = config.CACHE_DIR, config.LOOP_VECTORIZE
+    config.CACHE_DIR, config.LOOP_VECTORIZE = str(cache_folder()), 0
     try:
-        yield
+        with keeping():
+            yield
     finally:
-        config.LOOP_VECTORIZE = before
+        config.CACHE_DIR, config.LOOP_VECTORIZE = before
 
 
 def _load_bare(compilable: Any) -> None:
@@ -111,9 +112,9 @@ class _Lazy:
     @functools.cached_property
     def compiled(self) -> Callable[..., Any]:
         compiler: Any = numba.njit
-        dispatcher = compiler(nogil=True, error_model="numpy", cache=True)(self.py_func)
-        _load_bare(dispatcher)
-        with _scalar():
+        with _compiling():
+            dispatcher = compiler(nogil=True, error_model="numpy", cache=True)(self.py_func)
+            _load_bare(dispatcher)
             dispatcher.compile(self.signature)
         dispatcher.disable_compile()
         return cast(Callable[..., Any], dispatcher)
@@ -137,10 +138,10 @@ def function_pointer(function: Callable[[int, int, int, int], int], cache: bool 
         return id(function)
     signature = _numba_sigutils.normalize_signature(PIPELINE_SIGNATURE)
     native = _numba_ccallback.CFunc(function, signature, {}, {"nopython": True, "error_model": "numpy"})
-    if cache:
-        native.enable_caching()
-        _load_bare(native)
-    with _scalar():
+    with _compiling():
+        if cache:
+            native.enable_caching()
+            _load_bare(native)
         native.compile()
     _by_pointer[native.address] = native
     return int(native.address)

@@ -117,7 +117,6 @@ with VirtualPipeline([Loss(1.0)]) as made:
 def test_an_edited_stage_is_compiled_anew_and_an_unedited_one_is_not(tmp_path: Path) -> None:
     shutil.copytree(PACKAGE, tmp_path / "xskit", ignore=shutil.ignore_patterns("__pycache__"))
     environment = os.environ | {"PYTHONPATH": str(tmp_path), "XSKIT_CACHE": str(tmp_path / "cache")}
-    environment.pop("NUMBA_CACHE_DIR", None)
 
     def probe() -> tuple[str, int]:
         done = subprocess.run(
@@ -175,6 +174,20 @@ def test_a_foreign_stage_is_known_by_all_that_it_leans_on(tmp_path: Path, monkey
 
 
 # --- the folder -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("first", "variable"), [("", "elsewhere"), ("import numba", "")])
+def test_another_user_of_numba_changes_nothing(first: str, variable: str, tmp_path: Path) -> None:
+    """All code lies in the folder that a hash of the sources names; Numba's own setting stays as it is."""
+    code = f"{first}\n{PROBE}\nimport numba; assert numba.config.CACHE_DIR == {variable!r}"
+    environment = os.environ | {"XSKIT_CACHE": str(tmp_path / "cache"), "NUMBA_CACHE_DIR": variable}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (folder,) = (tmp_path / "cache").iterdir()
+    assert ("virtual" in {path.name.partition(".")[0] for path in folder.rglob("*.nbi")}) != jit.DISABLED
+    assert [path.name for path in tmp_path.iterdir()] == ["cache"]
 
 
 def test_old_folders_go_when_a_new_one_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,8 +98,9 @@ def _import_generated(text: str) -> ModuleType:
     path = jit.cache_folder() / f"{name}.py"
     if not path.exists():
         draft = path.with_suffix(f".{os.getpid()}")
-        draft.write_text(text)
-        draft.rename(path)
+        with jit.keeping():
+            draft.write_text(text)
+            draft.rename(path)
     return _import_file(name, path)
 
 
