@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -125,3 +126,27 @@ def test_a_link_of_named_ports_without_namespaces_of_the_lab():
         assert [port.name for port in report.ports] == [f"{hosts.room}/xkp0", f"{hosts.room}/xkp1"]
         assert emulator.links["wan"].report() == report.links[0]
     assert not emulator.links["wan"].forward._worker.running
+
+
+FORKED = """
+import os, sys
+from xskit import Lab, UsageError
+
+with Lab() as lab:
+    link = lab.link(lab.host("a"), lab.host("b"), owd="1ms")
+    parent = os.getpid()
+    if not (child := os.fork()):
+        try:
+            link.report()
+        except UsageError as error:
+            assert error.cause == f"the links run in process {parent}, from which this one was forked"
+            sys.exit(3)  # through all blocks
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    assert lab.hosts["a"].run("true").returncode == 0
+    assert link.report().links[0].directions[0].packets["received"] >= 0
+"""
+
+
+def test_a_forked_process_has_no_part_in_its_parents_links():
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -26,6 +26,7 @@ from xskit.engine.live import EgressLimits, Frames, LiveDirection, ReceiveEnd, T
 from xskit.engine.pipeline import compile_pipeline
 from xskit.engine.thread import Snapshot, WorkerThread
 from xskit.engine.worker import run_worker
+from xskit.errors import UsageError
 from xskit.netconf.changes import SetPromiscuous
 from xskit.netconf.interfaces import LinkState
 from xskit.netconf.journal import Journal
@@ -73,6 +74,7 @@ class Emulator:
         self._started_ns = 0
         self._before: dict[PortSpec, dict[str, int]] = {}
         self._last: Report | None = None
+        self._pid = os.getpid()
         self._check_specs()
 
     def _check_specs(self) -> None:
@@ -96,6 +98,7 @@ class Emulator:
         """
         require(("CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF"), "opening ports through AF_XDP")
         cpus = choose_cpus(self.engine)
+        self._pid = os.getpid()
         try:
             facts = {port: port_facts(port, self.engine.mode) for spec in self.specs for port in spec.ports}
             self.plan = self._plan(facts)
@@ -209,7 +212,12 @@ class Emulator:
         return self._monitor.failure
 
     def close(self) -> Report | None:
-        """Stop the workers, close the ports, give the memory back; returns the final report. Twice is fine."""
+        """Stop the workers, close the ports, give the memory back; returns the final report. Twice is fine.
+
+        In a process that was forked off there is nothing to stop: it has neither the workers nor the memory.
+        """
+        if os.getpid() != self._pid:
+            return self._last
         if self._monitor is not None and self._last is None:
             self._monitor.stop()
             for worker in self._workers:
@@ -249,9 +257,15 @@ class Emulator:
         return None
 
     def report(self) -> Report:
-        """Asked against achieved, now; after close(), as it was at the end."""
+        """Asked against achieved, now; after close(), as it was at the end.
+
+        Raises:
+            UsageError: this process was forked from the one in which the links run.
+        """
         if self._last is not None:
             return self._last
+        if os.getpid() != self._pid:
+            raise UsageError(f"the links run in process {self._pid}, from which this one was forked")
         assert self._monitor is not None, "the emulator was not started"
         snapshots = [worker.snapshot() for worker in self._workers]
         self._monitor.check(snapshots)

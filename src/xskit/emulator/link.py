@@ -63,8 +63,10 @@ class LinkDirection:
         The new settings take force as a whole at one logical time: a packet that arrives before it meets the old
         ones, and nothing in flight is lost or reordered.
 
+        One update may wait for its time; the next one of this direction waits, in this call, until that has come.
+
         Args:
-            at_ns: when, on CLOCK_MONOTONIC; now when left out.
+            at_ns: when, on CLOCK_MONOTONIC (time.monotonic_ns()); now when left out.
             changes: as in DirectionSettings: owd="30ms", loss="1%", rate=None, ...
 
         Raises:
