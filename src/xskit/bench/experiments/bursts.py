@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 import time
@@ -18,7 +19,9 @@ SO_RCVBUFFORCE = 33
 PORT = 7474
 PAUSE_S = 0.002
 PATIENCE_S = 3.0
+INTRODUCTION_S, HELLO_EVERY_S = 15.0, 0.3
 _NUMBER = struct.Struct("!I")
+_HELLO = b"?"
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ def segmented(
         receiver.setblocking(False)
         sender.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, segment_bytes)
         sender.connect((target.address, PORT))
+        _introduce(sender, receiver)
         for packet in range(packets):
             numbers = range(packet * segments, (packet + 1) * segments)
             sender.send(b"".join(_NUMBER.pack(number).ljust(segment_bytes, b"\0") for number in numbers))
@@ -68,8 +72,20 @@ def segmented(
     return Burst(sent, len(came), runs)
 
 
+def _introduce(sender: socket.socket, receiver: socket.socket) -> None:
+    """Until a datagram came through: before, the sender's kernel asks for a MAC address and keeps few packets."""
+    give_up = time.monotonic() + INTRODUCTION_S
+    while time.monotonic() < give_up:
+        sender.send(_HELLO)
+        ready, _, _ = select.select([receiver], [], [], HELLO_EVERY_S)
+        if ready:
+            return
+
+
 def _drain(receiver: socket.socket, came: set[int]) -> None:
     """Take what is there, and what comes as long as the socket waits."""
     with suppress(BlockingIOError, TimeoutError):
         while True:
-            came.add(_NUMBER.unpack_from(receiver.recv(65536))[0])
+            data = receiver.recv(65536)
+            if data != _HELLO:
+                came.add(_NUMBER.unpack_from(data)[0])
