@@ -122,6 +122,7 @@ def test_the_veth_page_pool_by_mtu():
         ({"mtu": 20}, "an MTU of 20 bytes is not between 68 and 65535"),
         ({"ports": 3}, "3 ports make no links: two make one"),
         ({"ports": 0}, "0 ports make no links: two make one"),
+        ({"ports": 10**10}, "10000000000 ports: a plan is for 65536 at most"),
         ({"queues": 0}, "0 queues: a port has 1 to 1024"),
         ({"hardware_ring": -1}, "a hardware ring of -1 entries: 0 to 1048576"),
         ({"mix": PacketMix({2000: 1})}, "a packet of 2000 bytes does not pass an MTU of 1500"),

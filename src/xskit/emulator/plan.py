@@ -28,6 +28,8 @@ from xskit.emulator.sizing import (
 )
 from xskit.errors import UsageError
 
+_MAX_PORTS = 1 << 16
+
 __all__ = ["SCHEMA", "KernelMemory", "LinkPlan", "PagePool", "Rings", "SizeRow", "plan"]
 
 SCHEMA = 1
@@ -230,6 +232,8 @@ def _check(mtu: int, ports: int, queues: int, hardware_ring: int) -> None:
         raise UsageError(f"an MTU of {mtu} bytes is not between 68 and 65535", remedy="--mtu 1500")
     if ports < 2 or ports % 2:
         raise UsageError(f"{ports} ports make no links: two make one", remedy=f"--ports {max(ports + 1, 2)}")
+    if ports > _MAX_PORTS:
+        raise UsageError(f"{ports} ports: a plan is for {_MAX_PORTS} at most", remedy=f"--ports {_MAX_PORTS}")
     if not 1 <= queues <= 1024:
         raise UsageError(f"{queues} queues: a port has 1 to 1024", remedy="--queues 1")
     if not 0 <= hardware_ring <= 1 << 20:
