@@ -70,7 +70,9 @@ def report(**changes):
 
 def test_the_shape_of_the_json():
     data = json.loads(report().to_json())
-    assert list(data) == ["schema", "valid", "invalid_because", "duration_ns", "links", "ports", "workers", "memory"]
+    assert list(data) == [
+        "schema", "valid", "invalid_because", "warnings", "duration_ns", "links", "ports", "workers", "memory",
+    ]  # fmt: skip
     assert (data["schema"], data["valid"], data["invalid_because"]) == (SCHEMA, True, [])
     (link,) = data["links"]
     assert list(link) == ["name", "directions"]
@@ -221,6 +223,14 @@ def test_the_text_shows_asked_against_achieved():
 def test_the_text_says_why_a_run_does_not_count():
     text = report_text(report(imbalances=4), width=200)
     assert text.endswith("INVALID: the packet counts did not balance 4 times")
+
+
+def test_warnings_stand_before_the_verdict_and_do_not_change_it():
+    made = report()
+    made.warnings = ["port xk1a: VLAN tags may be lost", "something else"]
+    lines = report_text(made, width=200).splitlines()
+    assert lines[-3:] == ["warning: port xk1a: VLAN tags may be lost", "warning: something else", "valid"]
+    assert made.as_dict()["warnings"] == made.warnings
 
 
 def test_jitter_is_shown_beside_the_owd():

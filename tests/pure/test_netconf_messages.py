@@ -10,13 +10,15 @@ import struct
 from contextlib import ExitStack
 
 import pytest
+from pyroute2.netlink import rtnl
 from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+from pyroute2.netlink.rtnl.nsidmsg import nsidmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
 from xskit.abi import netlink as nl
 from xskit.netconf import changes as all_changes
-from xskit.netconf import interfaces
+from xskit.netconf import interfaces, peers
 from xskit.netconf.changes import (
     AddFlowRule,
     AddRoute,
@@ -146,6 +148,15 @@ def test_route(said, change, length, destination, gateway, out, metric):
     assert message.get_attr("RTA_GATEWAY") == gateway
     assert message.get_attr("RTA_OIF") == out
     assert message.get_attr("RTA_PRIORITY") == metric
+
+
+def test_the_number_of_a_namespace():
+    Recorder.said = []
+    with pytest.raises(ValueError, match="not enough values"):  # nobody answers
+        peers._number(Recorder(), 7)
+    ((kind, body, _),) = Recorder.said
+    assert kind == rtnl.RTM_GETNSID
+    assert decoded(nsidmsg, body).get_attr("NETNSA_FD") == 7
 
 
 def test_attributes_come_back():

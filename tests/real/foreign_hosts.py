@@ -20,13 +20,27 @@ def ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True, timeout=30)
 
 
+def _forget(name: str) -> None:
+    if os.path.exists(f"/run/netns/{name}"):
+        ip("netns", "del", name)
+
+
 @dataclass
 class Foreign:
     """Two namespaces with an address each, and the ports that their veth pairs end in."""
 
-    namespaces: tuple[str, str]
+    namespaces: tuple[str | int, str | int]
     room: str
     ports: tuple[PortSpec, PortSpec]
+    stack: ExitStack
+
+    def forget_names(self) -> None:
+        """Take the names of the two namespaces away; they are open descriptors from now on."""
+        for name in self.namespaces:
+            fd = os.open(f"/run/netns/{name}", os.O_RDONLY)
+            self.stack.callback(os.close, fd)
+            ip("netns", "del", str(name))
+            self.namespaces = (self.namespaces[1], fd)
 
     @contextmanager
     def emulator(self, engine: dict[str, Any] | None = None, **settings: Any) -> Iterator[Emulator]:
@@ -44,7 +58,7 @@ def foreign_hosts(mtu: int = 1500) -> Iterator[Foreign]:
     with ExitStack() as stack:
         for name in names:
             ip("netns", "add", name)
-            stack.callback(ip, "netns", "del", name)
+            stack.callback(_forget, name)
             quiet = ["ip", "netns", "exec", name, "sysctl", "-qw"]
             subprocess.run([*quiet, "net.ipv6.conf.all.disable_ipv6=1"], check=True, timeout=30)
             subprocess.run([*quiet, "net.ipv6.conf.default.disable_ipv6=1"], check=True, timeout=30)
@@ -57,4 +71,4 @@ def foreign_hosts(mtu: int = 1500) -> Iterator[Foreign]:
             ip("-n", room, "link", "set", port, "up")
             ip("-n", name, "link", "set", "xk0", "up")
             ports.append(PortSpec(port, namespace=room))
-        yield Foreign((names[0], names[1]), room, (ports[0], ports[1]))
+        yield Foreign((names[0], names[1]), room, (ports[0], ports[1]), stack)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
 import threading
+from contextlib import ExitStack
 
 import pytest
 
+from tests.real import tags
 from tests.real.foreign_hosts import ADDRESSES, foreign_hosts
+from tests.real.lab_rig import wait_until
+from xskit.netconf import interfaces
 from xskit.netconf.changes import SetOffload
+from xskit.netconf.ethtool import features
 from xskit.netconf.namespaces import inside
 
 pytestmark = pytest.mark.root
@@ -89,3 +96,71 @@ def test_tcp_in_generic_mode_once_segmentation_is_off():
             transfer(hosts, 100_000)
             assert emulator_drops(emulator, "forward") == {}
             assert forward_of(emulator).pipeline.counters.checksums > 0
+
+
+# -- VLAN tags -----------------------------------------------------------------------------------------------------
+
+
+def vlan_offloads(hosts) -> dict[str, bool]:
+    """What of them is on, at ports and hosts."""
+    found = {}
+    for namespace, name in [(hosts.room, port.name) for port in hosts.ports] + [(n, "xk0") for n in hosts.namespaces]:
+        with inside(namespace), interfaces.control_socket() as control:
+            known = features(control, name)
+        found |= {f"{namespace} {name} {one}": known[one].active for one in known if one.endswith(("insert", "parse"))}
+    return found
+
+
+def cross(hosts, vlan: int) -> list[tuple[int, int]]:
+    """Send a packet each way, with a tag as a VLAN interface gives it; what came."""
+    with ExitStack() as stack:
+        ends = []
+        for namespace in hosts.namespaces:
+            with inside(namespace):
+                ends.append(tags.packet_socket(stack, "xk0"))
+                tags.tagging(stack, "xk0", vlan)
+        tags.send(ends[0], 1)
+        tags.send(ends[1], 2)
+        return [tags.tag_of_next(ends[1]), tags.tag_of_next(ends[0])]
+
+
+@pytest.mark.parametrize("mode", ["native", "generic"])
+def test_vlan_tags_cross_and_the_offloads_are_put_back(mode):
+    with foreign_hosts() as hosts:
+        before = vlan_offloads(hosts)
+        assert all(before.values())
+        with hosts.emulator({"mode": mode}) as emulator:
+            assert cross(hosts, 5) == [(1, 5), (2, 5)]
+            assert emulator.report().warnings == []
+        assert vlan_offloads(hosts) == before
+
+
+def holds(pid: int, name: str) -> bool:
+    return os.path.samefile(f"/proc/{pid}/ns/net", f"/run/netns/{name}")
+
+
+def test_a_far_end_in_a_namespace_without_a_name():
+    """As that of a container: a process holds it, and nothing else."""
+    with foreign_hosts() as hosts, ExitStack() as stack:
+        for name in hosts.namespaces:
+            holder = subprocess.Popen(["nsenter", f"--net=/run/netns/{name}", "sleep", "600"])
+            stack.callback(holder.wait)
+            stack.callback(holder.kill)
+            wait_until(lambda name=name, pid=holder.pid: holds(pid, name), "it is in there")
+        hosts.forget_names()
+        with hosts.emulator() as emulator:
+            assert cross(hosts, 5) == [(1, 5), (2, 5)]
+            assert emulator.report().warnings == []
+
+
+def test_a_far_end_that_cannot_be_found_is_told(caplog):
+    with foreign_hosts() as hosts:
+        hosts.forget_names()
+        with hosts.emulator() as emulator:
+            warnings = emulator.report().warnings
+        assert warnings == [
+            f"port {port}: VLAN tags may be lost: the far end of {port.name} is in a network namespace that no process "
+            "and no name holds; there: ethtool -K INTERFACE txvlan off"
+            for port in hosts.ports
+        ]
+        assert caplog.messages == warnings

@@ -5,27 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import struct
 import subprocess
 import threading
 from contextlib import ExitStack
-from enum import IntEnum
 
 import pytest
 
 from tests.guards import descriptors
+from tests.real import tags
 from tests.real.lab_rig import Pair, introduce, pair, wait_until
-from xskit.abi.bpf import AttachType, ProgramType, TcxAction
-from xskit.bpf.asm import R2, R3, Assembler
-from xskit.bpf.attach import attach_tcx_egress
-from xskit.bpf.program import Program, ProgramSpec
 from xskit.emulator.mistakes import SettingsError
 from xskit.errors import UsageError
 from xskit.lab import Lab, traffic
 
 pytestmark = pytest.mark.root
-
-SOL_PACKET, PACKET_AUXDATA, ETH_P_ALL = 263, 8, 3
 
 
 def flow_over(lab, link, stack, **options):
@@ -173,37 +166,16 @@ def test_a_longest_name_of_a_host():
         assert a.run("true").returncode == 0
 
 
-class _Helper(IntEnum):
-    SKB_VLAN_PUSH = 18
-
-
-def pushing(vlan: int) -> ProgramSpec:
-    """A program that gives packets a tag as a VLAN interface does: beside the packet, for the driver to insert."""
-    a = Assembler()
-    a.mov(R2, socket.htons(0x8100))
-    a.mov(R3, vlan)
-    a.call(_Helper.SKB_VLAN_PUSH)
-    a.returns(TcxAction.NEXT)
-    return ProgramSpec("xk_vlan", a.assemble(), ProgramType.SCHED_CLS, AttachType.TCX_EGRESS)
-
-
 @pytest.mark.parametrize("mode", ["native", "generic"])
 def test_a_vlan_tag_crosses(mode):
     with pair(engine={"mode": mode}) as made, ExitStack() as stack:
         ends = []
         for host in (made.a, made.b):
             with host.inside():
-                end = stack.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)))
-                end.bind((host.interfaces[0], ETH_P_ALL))
-                end.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
-                end.settimeout(30)
-                ends.append(end)
-        with made.a.inside():
-            program = stack.enter_context(Program.load(pushing(5)))
-            stack.enter_context(attach_tcx_egress(program, socket.if_nametoindex(made.a.interfaces[0])))
-        ends[0].send(b"\xff" * 6 + b"\x02" + bytes(5) + b"\x88\xb5" + bytes(50))
-        _, ((_, _, facts),), _, _ = ends[1].recvmsg(2000, 100)
-        assert facts[-4:] == struct.pack("=HH", 5, 0x8100)  # the kernel has taken it out again: struct tpacket_auxdata
+                ends.append(tags.packet_socket(stack, host.interfaces[0]))
+                tags.tagging(stack, host.interfaces[0], 5)
+        tags.send(ends[0], 1)
+        assert tags.tag_of_next(ends[1]) == (1, 5)
 
 
 def test_a_link_that_cannot_start_leaves_the_lab_usable():

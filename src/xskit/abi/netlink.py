@@ -1,7 +1,8 @@
 """Netlink as xskit speaks it: message kinds, flags, attributes, fixed headers, and how XDP programs are attached.
 
-From linux/netlink.h, linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/veth.h and linux/genetlink.h. The two
-floors that speak it, bpf and netconf, take their words from here; `netdev.py` has those of the netdev family.
+From linux/netlink.h, linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/veth.h, linux/net_namespace.h and
+linux/genetlink.h. The two floors that speak it, bpf and netconf, take their words from here; `netdev.py` has those of
+the netdev family.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ ATTRIBUTE_HEADER = struct.Struct("=HH")  # nlattr: length with this header, type
 LINK_HEADER = struct.Struct("=BxHiII")  # ifinfomsg: family, type, index, flags, change
 ADDRESS_HEADER = struct.Struct("=BBBBI")  # ifaddrmsg: family, prefix length, flags, scope, index
 ROUTE_HEADER = struct.Struct("=BBBBBBBBI")  # rtmsg: family, dst, src, tos, table, protocol, scope, type, flags
+NSID_HEADER = struct.Struct("=Bxxx")  # rtgenmsg: family
 GENERIC_HEADER = struct.Struct("=BBH")  # genlmsghdr: command, version, reserved
 
 RTM_NEWLINK = 16
@@ -49,6 +51,7 @@ RTM_GETADDR = 22
 RTM_NEWROUTE = 24
 RTM_DELROUTE = 25
 RTM_GETROUTE = 26
+RTM_GETNSID = 90
 
 IFLA_ADDRESS = 1
 IFLA_IFNAME = 3
@@ -82,6 +85,9 @@ RTPROT_STATIC = 4
 RT_SCOPE_UNIVERSE = 0
 RT_SCOPE_LINK = 253
 RTN_UNICAST = 1
+
+NETNSA_NSID = 1
+NETNSA_FD = 3
 
 GENL_ID_CTRL = 16
 CTRL_CMD_GETFAMILY = 3

@@ -60,11 +60,12 @@ def emulate(
     check_file(report)
 
     from xskit.cli.attend import Signals
-    from xskit.cli.output import compiling
+    from xskit.cli.output import compiling, show_warnings
     from xskit.emulator.emulator import Emulator
     from xskit.netconf.journal import restore_dead
     from xskit.netconf.signals import terminated_by_exception
 
+    show_warnings()
     with terminated_by_exception() as asked:
         restore_dead()
         with (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,6 +40,12 @@ def cold() -> bool:
     from xskit.jit import cache_folder
 
     return next(cache_folder().rglob("*.nbi"), None) is None
+
+
+def show_warnings() -> None:
+    """What is logged while links run, as lines on stderr like all that the command says."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(logging.Formatter("xskit: %(message)s"))
 
 
 def check_file(path: Path | None) -> None:

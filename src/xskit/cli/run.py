@@ -81,10 +81,11 @@ def run(
 def _run(command: list[str], link: dict[str, Any], engine: dict[str, Any], mtu: int) -> tuple[int, Report]:
     """COMMAND's exit code and the report; everything is put back by then."""
     from xskit.cli.attend import Signals
-    from xskit.cli.output import compiling
+    from xskit.cli.output import compiling, show_warnings
     from xskit.lab import Lab
     from xskit.netconf.signals import terminated_by_exception
 
+    show_warnings()
     with terminated_by_exception() as asked, Lab(on_compile=compiling, **engine) as lab:
         host, peer = lab.host("command"), lab.machine("peer")
         running = lab.link(host, peer, name="run", mtu=mtu, **link)

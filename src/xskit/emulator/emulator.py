@@ -8,6 +8,7 @@ Compilation comes before the ports are opened, so that no packet waits for it.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -20,6 +21,7 @@ from xskit.emulator.ports import LinkSpec, PortSpec, port_facts
 from xskit.emulator.report import LinkReport, PortReport, Report, WorkerReport, judge
 from xskit.emulator.settings import DirectionSettings, EngineSettings
 from xskit.emulator.sizing import MemoryPlan, PortFacts, fill_entries, plan_links
+from xskit.emulator.vlan import keep_tags
 from xskit.engine.clock import monotonic_ns
 from xskit.engine.frames import PacketTable
 from xskit.engine.live import EgressLimits, Frames, LiveDirection, ReceiveEnd, TransmitEnd
@@ -36,6 +38,8 @@ from xskit.xsk.port import Port
 from xskit.xsk.umem import Umem
 
 LEAST_HORIZON_NS = 250_000_000
+
+_log = logging.getLogger(__name__)
 
 
 def compile_data_plane(settings: Sequence[DirectionSettings]) -> None:
@@ -75,6 +79,7 @@ class Emulator:
         self._before: dict[PortSpec, dict[str, int]] = {}
         self._last: Report | None = None
         self._pid = os.getpid()
+        self._warnings: list[str] = []
         self._check_specs()
 
     def _check_specs(self) -> None:
@@ -132,6 +137,7 @@ class Emulator:
         for port, known in facts.items():
             if not port.owned:  # packets for those behind the link have other addresses
                 journal.apply(SetPromiscuous(port.name, namespace=port.namespace))
+                self._warn(keep_tags(journal, port))
             self.ports[port] = self._closing.enter_context(
                 Port.open(
                     port.name,
@@ -250,6 +256,13 @@ class Emulator:
             for direction in link.directions:
                 direction.observe(by_live[id(direction.live)])
 
+    def _warn(self, sentences: Sequence[str]) -> None:
+        """Log what the user should know though the run goes on, once, and keep it for the report."""
+        for sentence in sentences:
+            if sentence not in self._warnings:
+                self._warnings.append(sentence)
+                _log.warning("%s", sentence)
+
     def _missing_port(self) -> str | None:
         for spec, port in self.ports.items():
             if port.state() is LinkState.GONE:
@@ -275,6 +288,7 @@ class Emulator:
             workers=[_worker_report(snapshot) for snapshot in snapshots],
             memory={} if self.plan is None else self.plan.as_dict(),
             duration_ns=monotonic_ns() - self._started_ns,
+            warnings=list(self._warnings),
         )
         failure = self._monitor.failure or self._missing_port()
         judge(

@@ -84,13 +84,14 @@ class Report:
     duration_ns: int
     valid: bool = True
     invalid_because: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     schema: str = SCHEMA
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, `schema` and the verdict first."""
         rest = asdict(self)
-        first = ("schema", "valid", "invalid_because", "duration_ns", "links", "ports", "workers", "memory")
-        return {name: rest[name] for name in first}
+        first = ("schema", "valid", "invalid_because", "warnings", "duration_ns")
+        return {name: rest[name] for name in (*first, "links", "ports", "workers", "memory")}
 
     def to_json(self) -> str:
         """The report as JSON text."""

@@ -23,6 +23,7 @@ def report_text(report: Report, width: int = 110) -> str:
 def render(report: Report) -> RenderableType:
     """The report as something that rich prints."""
     parts: list[RenderableType] = [_quality(report), _packets(report), _machine(report)]
+    parts += [Text(f"warning: {sentence}", style="yellow") for sentence in report.warnings]
     if report.valid:
         parts.append(Text("valid", style="bold green"))
     else:

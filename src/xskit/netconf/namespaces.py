@@ -37,6 +37,7 @@ FOLDER = Path("/run/netns")
 OWN = "/proc/thread-self/ns/net"
 
 _NAME = re.compile(r"xk[A-Za-z0-9._-]{0,61}")
+_NUMBERED = re.compile(r"net:\[(\d+)\]")
 
 
 class MissingError(DeviceError):
@@ -99,7 +100,8 @@ def inside(namespace: Namespace | str | Path | int | None) -> Iterator[None]:
     """The calling thread is in `namespace` for the length of the block.
 
     Args:
-        namespace: a handle, a name, a path, or an open file descriptor; None stays where the thread is.
+        namespace: a handle, a name, a path, an open file descriptor, or `net:[4026532281]`, as the kernel writes its
+            number in /proc/PID/ns/net; None stays where the thread is.
 
     Raises:
         MissingError: there is no such namespace.
@@ -192,6 +194,8 @@ def _unmount(path: Path) -> bool:
 def _path(namespace: Namespace | str | Path) -> Path:
     if isinstance(namespace, Namespace):
         return namespace.path
+    if numbered := _NUMBERED.fullmatch(str(namespace)):
+        return find(int(numbered[1])) or Path(namespace)
     return FOLDER / namespace  # an absolute path stays what it is
 
 
