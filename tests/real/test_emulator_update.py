@@ -14,7 +14,7 @@ from xskit.errors import UsageError
 
 pytestmark = pytest.mark.root
 
-FAR_NS = 3_600_000_000_000
+FAR_NS = 3_500_000_000_000
 
 
 def test_a_changed_rate_applies_to_what_is_queued():
@@ -76,6 +76,23 @@ def test_an_update_on_an_idle_link_takes_force():
         flow = made.flow()
         flow.send(20)
         assert dropped(flow.direction) == {"loss": 20}
+
+
+@pytest.mark.parametrize("which", ["link", "direction"])
+def test_an_update_further_ahead_than_an_hour_is_refused(which):
+    """The next one would wait for it, in effect for ever: most likely it is a time of another clock."""
+    with pair() as made:
+        target = made.link if which == "link" else made.link.forward
+        before = made.link.forward.settings
+        with pytest.raises(UsageError) as refused:
+            target.update(loss="100%", at_ns=monotonic_ns() + 2 * FAR_NS)
+        assert re.fullmatch(
+            r"at_ns=\d+ is 1\.94 hours ahead, and an update can wait for one hour at most", refused.value.cause
+        )
+        assert refused.value.remedy == "at_ns=time.monotonic_ns() + 10_000_000_000 for ten seconds ahead"
+        assert made.link.forward.settings == before
+        target.update(loss="100%")
+        assert made.link.forward.settings.loss == 1
 
 
 def test_while_an_update_waits_the_link_can_be_watched_and_closed():

@@ -23,6 +23,28 @@ if TYPE_CHECKING:
     from xskit.emulator.emulator import Emulator
 
 
+LONGEST_WAIT_NS = 3_600_000_000_000
+"""How far ahead the time of an update may lie: the next one waits for it."""
+
+
+def moment(at_ns: int | None) -> int:
+    """When an update is to take force, in ns; now for None.
+
+    Raises:
+        UsageError: more than an hour ahead.
+    """
+    now_ns = monotonic_ns()
+    if at_ns is None:
+        return now_ns
+    hours = (at_ns - now_ns) / 3.6e12
+    if at_ns - now_ns > LONGEST_WAIT_NS:
+        raise UsageError(
+            f"at_ns={at_ns} is {hours:.3g} hours ahead, and an update can wait for one hour at most",
+            remedy="at_ns=time.monotonic_ns() + 10_000_000_000 for ten seconds ahead",
+        )
+    return at_ns
+
+
 class LinkDirection:
     """One direction: from one port to the other.
 
@@ -66,15 +88,16 @@ class LinkDirection:
         One update may wait for its time; the next one of this direction waits, in this call, until that has come.
 
         Args:
-            at_ns: when, on CLOCK_MONOTONIC (time.monotonic_ns()); now when left out.
+            at_ns: when, on CLOCK_MONOTONIC (time.monotonic_ns()), at most one hour ahead; now when left out.
             changes: as in DirectionSettings: owd="30ms", loss="1%", rate=None, ...
 
         Raises:
             SettingsError: an unknown key or an impossible value.
             CapacityError: the memory was not planned for that much in flight; the error carries the number.
-            UsageError: the link is not running.
+            UsageError: the link is not running, or `at_ns` is more than an hour ahead.
         """
-        self.apply(self.checked(changes), monotonic_ns() if at_ns is None else at_ns)
+        when_ns = moment(at_ns)
+        self.apply(self.checked(changes), when_ns)
 
     def checked(self, changes: Mapping[str, Any]) -> DirectionSettings:
         """The settings after these changes; raises what `update` does, and changes nothing."""
@@ -130,10 +153,10 @@ class Link:
 
     def update(self, *, at_ns: int | None = None, **changes: Any) -> None:
         """Change settings of both directions at the same logical time, as LinkDirection.update."""
-        moment = monotonic_ns() if at_ns is None else at_ns
+        when_ns = moment(at_ns)
         checked = [direction.checked(changes) for direction in self.directions]
         for direction, settings in zip(self.directions, checked, strict=True):
-            direction.apply(settings, moment)
+            direction.apply(settings, when_ns)
 
     def report(self) -> LinkReport:
         """Asked against achieved, now."""
