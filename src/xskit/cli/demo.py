@@ -35,6 +35,11 @@ WINDOW_ERROR_NS = 1_000_000
 """The packets at the ends of the measured window may be late by so much together."""
 LEAST_WINDOW_NS = 200_000_000
 
+BUSY_CPUS = 0.25
+"""CPUs that other programs take on average, above which an achieved value may be theirs ..."""
+BUSY_SHARE = 0.01
+"""... and the share of the time in which a worker wanted to run and did not."""
+
 
 @dataclass
 class Row:
@@ -70,14 +75,20 @@ def demo(
     """
     from rich.console import Console
 
+    from xskit.bench.others import OtherPrograms
+
     console = Console(stderr=True)
+    others = OtherPrograms()
     outcome, report = _run(console, seed=seed, spin=spin)
+    good = outcome.good and report.valid
+    busy = None if good else _too_busy(report, others.cpus())
     if json:
-        result = {"good": outcome.good, "rows": [asdict(row) for row in outcome.rows], "report": report.as_dict()}
+        rows = [asdict(row) for row in outcome.rows]
+        result = {"good": outcome.good, "too_busy": busy, "rows": rows, "report": report.as_dict()}
         print(json_module.dumps(result, indent=2))
     else:
-        _show(outcome, report)
-    if not (outcome.good and report.valid):
+        _show(outcome, report, busy)
+    if not good:
         raise typer.Exit(1)
 
 
@@ -245,7 +256,24 @@ def _lateness(late: dict[str, float | None]) -> str:
     return " / ".join(duration(late[key]) for key in ("p50", "p99", "p999", "max"))
 
 
-def _show(outcome: Outcome, report: Report) -> None:
+def _too_busy(report: Report, others_cpus: float) -> str | None:
+    """Why a demo that failed says little about xskit: the machine had other things to do. None when it had not."""
+    from xskit.emulator.report import LATE_LEAST_NS
+    from xskit.emulator.report_text import duration
+
+    reasons = []
+    if others_cpus > BUSY_CPUS:
+        reasons.append(f"other programs took {others_cpus:.1f} CPUs")
+    stalled_ns = max((worker.host_stall_ns for worker in report.workers), default=0)
+    if stalled_ns > BUSY_SHARE * report.duration_ns:
+        reasons.append(f"the worker was kept from running for {duration(stalled_ns)}")
+    late_ns = max((way.lateness_ns["p99"] or 0 for link in report.links for way in link.directions), default=0)
+    if late_ns > LATE_LEAST_NS:
+        reasons.append(f"packets left {duration(late_ns)} late at the 99th percentile")
+    return f"the machine was too busy; run it again ({', '.join(reasons)})" if reasons else None
+
+
+def _show(outcome: Outcome, report: Report, busy: str | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -263,3 +291,5 @@ def _show(outcome: Outcome, report: Report) -> None:
     console.print(f"[dim]host stalls: {stalls}[/]")
     if not report.valid:
         console.print(f"[bold red]INVALID: {'; '.join(report.invalid_because)}[/]")
+    if busy is not None:
+        console.print(f"[bold red]{busy}[/]")

@@ -1,0 +1,88 @@
+"""The demo: when it fails, whether that says anything about xskit."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+
+import pytest
+import typer
+
+from xskit.cli import demo as module
+from xskit.cli.demo import Outcome, Row, _too_busy
+from xskit.emulator.report import DirectionReport, LinkReport, Report, WorkerReport
+
+SECOND_NS = 1_000_000_000
+
+
+def report(*, stalled_ns=0, late_ns=50_000, valid=True):
+    late = dict.fromkeys(("p50", "p999", "max"), 1_000) | {"p99": late_ns}
+    way = DirectionReport("forward", {}, {}, [], {}, {}, late)
+    quiet = DirectionReport("reverse", {}, {}, [], {}, {}, late | {"p99": None})
+    return Report(
+        links=[LinkReport("demo", [way, quiet])],
+        ports=[],
+        workers=[WorkerReport(1, "adaptive", 10, 5, 3, stalled_ns, 2)],
+        memory={},
+        duration_ns=10 * SECOND_NS,
+        valid=valid,
+        invalid_because=[] if valid else ["packets left late"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("facts", "others", "reason"),
+    [
+        ({}, 1.31, "other programs took 1.3 CPUs"),
+        ({"stalled_ns": 200_000_000}, 0, "the worker was kept from running for 200 ms"),
+        ({"late_ns": 3_000_000}, 0, "packets left 3 ms late at the 99th percentile"),
+        (
+            {"stalled_ns": 2 * SECOND_NS},
+            0.5,
+            "other programs took 0.5 CPUs, the worker was kept from running for 2 s",
+        ),
+    ],
+)
+def test_a_busy_machine_is_told(facts, others, reason):
+    assert _too_busy(report(**facts), others) == f"the machine was too busy; run it again ({reason})"
+
+
+def test_a_quiet_machine_is_no_excuse():
+    assert _too_busy(report(stalled_ns=90_000_000, late_ns=900_000), 0.2) is None
+
+
+@pytest.fixture
+def outcome(monkeypatch):
+    """The demo without its links: the test says what was achieved, and what others took."""
+
+    @contextmanager
+    def told(within, others, **facts):
+        monkeypatch.setattr(
+            module, "_run", lambda console, **_: (Outcome([Row("owd", "20ms", "25ms", within=within)]), report(**facts))
+        )
+        monkeypatch.setattr("xskit.bench.others.OtherPrograms.cpus", lambda self: others)
+        yield
+
+    return told
+
+
+@pytest.mark.parametrize(("within", "valid"), [(False, True), (True, False)])
+def test_a_failed_demo_says_that_the_machine_was_busy(outcome, capsys, within, valid):
+    with outcome(within, 1.0, valid=valid), pytest.raises(typer.Exit) as ended:
+        module.demo()
+    assert ended.value.exit_code == 1
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "the machine was too busy; run it again (other programs took 1.0 CPUs)"
+    with outcome(within, 1.0, valid=valid), pytest.raises(typer.Exit) as ended:
+        module.demo(json=True)
+    assert ended.value.exit_code == 1
+    assert json.loads(capsys.readouterr().out)["too_busy"] == last
+
+
+def test_a_good_demo_says_nothing_of_that(outcome, capsys):
+    with outcome(True, 1.9):
+        module.demo()
+    assert "busy" not in capsys.readouterr().out
+    with outcome(True, 1.9):
+        module.demo(json=True)
+    assert json.loads(capsys.readouterr().out)["too_busy"] is None
