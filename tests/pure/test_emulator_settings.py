@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from xskit.emulator.emulator import Emulator, LinkSpec, PortSpec, choose_cpus
 from xskit.emulator.mistakes import SettingsError
 from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings, link_settings, read
+from xskit.engine.sizes import LONGEST_HORIZON_NS
 from xskit.units import QueueLimit
 
 
@@ -51,6 +52,17 @@ LINK_MISTAKES = [
     ({"loss": "101%"}, "loss: 101% is no probability: write it from 0% to 100%"),
     ({"loss": 1}, "loss: 1 what? write 1% or 100%"),
     ({"order": "frei"}, "order: 'frei' is none of 'keep' or 'free'"),
+    ({"owd": "169h"}, "owd and jitter would hold a packet for more than a week (168h)"),
+    ({"jitter": "19h"}, "owd and jitter would hold a packet for more than a week (168h)"),
+    (
+        {"order": "free", "jitter": "1h"},
+        "owd and jitter would hold a packet for up to 9h: with order = free 549s can be, with order = keep "
+        "168h (normal jitter draws up to 9 standard deviations)",
+    ),
+    (
+        {"order": "free", "owd": "5min", "jitter": "250s", "jitter_distribution": "uniform"},
+        "owd and jitter would hold a packet for up to 550s: with order = free 549s can be, with order = keep 168h",
+    ),
     ({"jitter_distribution": "pareto"}, "jitter_distribution: 'pareto' is none of 'normal' or 'uniform'"),
     ({"overhead": "L4"}, "overhead: 'L4' is none of 'L1', 'L2' or 'L3'"),
     ({"forward": 3}, "forward: a table is wanted, not 3"),
@@ -234,3 +246,9 @@ def test_links_share_neither_ports_nor_names():
         Emulator([LinkSpec("one", (a, b), LinkSettings()), LinkSpec("one", (c, PortSpec("d")), LinkSettings())])
     with pytest.raises(SettingsError, match="^port a is in two links, or twice in one$"):
         Emulator([LinkSpec("one", (a, PortSpec("a", owned=True)), LinkSettings())])
+
+
+def test_the_longest_owd_and_jitter():
+    assert read(DirectionSettings, {"owd": "168h"}).longest_owd_ns == 7 * 24 * 3600 * 10**9
+    free = {"order": "free", "jitter_distribution": "uniform"}
+    assert read(DirectionSettings, {**free, "owd": "5min", "jitter": "249s"}).longest_owd_ns <= LONGEST_HORIZON_NS

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.pure.support_engine import WHEEL_FLOOR, WHEEL_NEXT, WHEEL_POP, WHEEL_PUSH, WHEEL_SPAN, wheel_call
+from xskit.emulator.report import LATE_LEAST_NS
 from xskit.engine.packets import INFINITE_NS, LINE_SHIFT, Packet
-from xskit.engine.wheel import EMPTY, MAX_BUCKETS, MIN_SHIFT, Wheel, memory_for, place, ticks_for
+from xskit.engine.sizes import LONGEST_HORIZON_NS, MAX_BUCKETS, MAX_SHIFT, MIN_SHIFT
+from xskit.engine.wheel import EMPTY, Wheel, memory_for, place, ticks_for
 from xskit.memory import Region, record_view, size_of
 
 RECORD_BYTES = (size_of(Wheel) + 63) // 64 * 64
@@ -52,7 +54,7 @@ def small() -> Iterator[PlainWheel]:
     made.close()
 
 
-@given(st.integers(0, 3600 * SECOND_NS))
+@given(st.integers(0, LONGEST_HORIZON_NS))
 def test_the_plan_spans_the_horizon_with_the_finest_tick(horizon_ns: int) -> None:
     buckets, shift = ticks_for(horizon_ns)
     assert buckets & (buckets - 1) == 0
@@ -62,6 +64,13 @@ def test_the_plan_spans_the_horizon_with_the_finest_tick(horizon_ns: int) -> Non
         assert (horizon_ns >> (shift - 1)) + 2 > MAX_BUCKETS, "a finer tick would have done"
     if buckets > 4096:
         assert (horizon_ns >> shift) + 2 > buckets // 2, "half as many buckets would have done"
+
+
+def test_a_tick_is_never_so_long_that_it_makes_a_run_invalid() -> None:
+    assert ticks_for(LONGEST_HORIZON_NS) == (MAX_BUCKETS, MAX_SHIFT)
+    assert 1 << MAX_SHIFT < LATE_LEAST_NS
+    with pytest.raises(AssertionError, match="refused"):
+        ticks_for(LONGEST_HORIZON_NS + 1)
 
 
 def test_an_empty_wheel_has_no_time(small: PlainWheel) -> None:

@@ -143,9 +143,11 @@ def test_order_cannot_change_and_a_wheel_has_a_horizon():
             made.link.update(order="keep")
         assert str(refused.value) == ("order cannot change while the link runs: it decides which stages are compiled")
         with pytest.raises(CapacityError) as beyond:
-            made.link.update(owd="10min")
+            made.link.update(owd="5min")
         assert beyond.value.cause == (
-            "a-b forward: a packet might be held for 600001ms, the timing wheel was planned for 250ms"
+            "a-b forward: a packet might be held for 300001ms, the timing wheel was planned for 250ms"
         )
         assert beyond.value.remedy == "start the link with the longest owd and jitter that it will have"
+        with pytest.raises(SettingsError, match="with order = free 549s can be"):
+            made.link.update(owd="10min")
         made.link.update(owd="200ms")

@@ -26,6 +26,7 @@ from xskit.engine.clock import monotonic_ns
 from xskit.engine.frames import PacketTable
 from xskit.engine.live import EgressLimits, Frames, LiveDirection, ReceiveEnd, TransmitEnd
 from xskit.engine.pipeline import compile_pipeline
+from xskit.engine.sizes import LONGEST_HORIZON_NS
 from xskit.engine.thread import Snapshot, WorkerThread
 from xskit.engine.worker import run_worker
 from xskit.errors import UsageError
@@ -159,7 +160,7 @@ class Emulator:
         for number, (spec, ingress, egress, settings) in enumerate(self._directions()):
             share = plan.directions[number]
             name = ("forward", "reverse")[number % 2]
-            horizon_ns = max(2 * settings.longest_owd_ns, LEAST_HORIZON_NS)
+            horizon_ns = min(max(2 * settings.longest_owd_ns, LEAST_HORIZON_NS), LONGEST_HORIZON_NS)
             receiving, sending = self.ports[ingress], self.ports[egress]
             live = LiveDirection(
                 f"{spec.name} {name}",

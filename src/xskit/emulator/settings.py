@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 
 from xskit import units
 from xskit.emulator.mistakes import SettingsError, explain
+from xskit.engine.sizes import LONGEST_HORIZON_NS
 from xskit.stages import DEFAULT_QUEUE
 from xskit.units import QueueLimit
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 NORMAL_EXTENT = 9
 """A normal draw is never further out than this many standard deviations (53 random bits)."""
+
+LONGEST_OWD_NS = 7 * 24 * 3_600_000_000_000
+"""A week: far from what 64 bits of nanoseconds can count, whatever is added to it."""
 
 
 def _reader(parse: Any, kind: type) -> BeforeValidator:
@@ -87,6 +91,23 @@ class DirectionSettings(_Strict):
         default_factory=QueueSettings, description="what the bottleneck holds: 50ms, 64KiB, 100packets"
     )
     loss: Probability = Field(default=0.0, description="probability of loss: 0.5%, 0.005; 100% is a black hole")
+
+    @model_validator(mode="after")
+    def _can_be_held(self) -> Self:
+        longest_ns = self.longest_owd_ns
+        if longest_ns > LONGEST_OWD_NS:
+            raise ValueError("owd and jitter would hold a packet for more than a week (168h)")
+        if self.order == "free" and longest_ns > LONGEST_HORIZON_NS:
+            raise ValueError(
+                f"owd and jitter would hold a packet for up to {units.format_duration(round(longest_ns, -6))}: with "
+                f"order = free {LONGEST_HORIZON_NS // 10**9}s can be, with order = keep 168h"
+                + (f" (normal jitter draws up to {NORMAL_EXTENT} standard deviations)" if self._draws_far else "")
+            )
+        return self
+
+    @property
+    def _draws_far(self) -> bool:
+        return bool(self.jitter) and self.jitter_distribution == "normal"
 
     def stages(self) -> list[Stage]:
         """All the default stages, those that do nothing included, so that an update never compiles."""

@@ -16,11 +16,10 @@ would not fit is refused before it gets here (see `ticks_for`).
 from __future__ import annotations
 
 from xskit.engine.packets import INFINITE_NS, packet_line
+from xskit.engine.sizes import LONGEST_HORIZON_NS, MAX_BUCKETS, MIN_SHIFT
 from xskit.jit import as_i64, as_u32, i64, inlined, trailing_zeros
 from xskit.memory import I64, Record, record_at
 
-MAX_BUCKETS = 1 << 20
-MIN_SHIFT = 8
 EMPTY = 1 << 62
 """`first` of an empty wheel."""
 
@@ -43,6 +42,7 @@ wheel_at = record_at(Wheel)
 
 def ticks_for(horizon_ns: int) -> tuple[int, int]:
     """(buckets, shift) of the finest wheel of at most MAX_BUCKETS that spans a horizon."""
+    assert horizon_ns <= LONGEST_HORIZON_NS, "settings that need more are refused"
     shift = MIN_SHIFT
     while (horizon_ns >> shift) + 2 > MAX_BUCKETS:
         shift += 1
