@@ -125,6 +125,48 @@ def test_a_port_that_is_deleted_under_load_ends_the_run(bridge: Bridge, wan):
     bridge.outer.nothing_left(process.pid)
 
 
+def test_a_port_that_is_renamed_goes_on(bridge: Bridge, wan):
+    process = start(bridge, wan)
+    ip("-netns", bridge.outer.name, "link", "set", "xkb", "name", "xkc")
+    assert process.stderr is not None
+    assert process.stderr.readline() == "xskit: port xkb was renamed to xkc while the link was running\n"
+    assert bridge.exchange(20) == 20
+    report = finish(bridge, process)
+    assert report["warnings"] == ["port xkb was renamed to xkc while the link was running"]
+
+
+def test_another_mtu_of_a_port_is_told_and_what_it_means(bridge: Bridge, wan):
+    process = start(bridge, wan)
+    wanted = [
+        "port xkb: its MTU became 3000 while the link was running, which was made for 1500: packets of more than 1518 "
+        "bytes to it are still dropped (super_packet)",
+        "port xkb: its MTU became 1400 while the link was running, which was made for 1500: longer packets are still "
+        "sent to it, and may be lost there without being counted",
+        "port xkb: its MTU is 1500 again",
+    ]
+    assert process.stderr is not None
+    for size, sentence in zip(("3000", "1400", "1500"), wanted, strict=True):
+        ip("-netns", bridge.outer.name, "link", "set", "xkb", "mtu", size)
+        assert process.stderr.readline() == f"xskit: {sentence}\n"
+    assert bridge.exchange(5) == 5
+    assert finish(bridge, process)["warnings"] == wanted
+
+
+def test_longer_packets_than_at_the_start_are_dropped_as_is_told(bridge: Bridge, wan):
+    process = start(bridge, wan)
+    for interface in ("xka", "xkb"):
+        ip("-netns", bridge.outer.name, "link", "set", interface, "mtu", "3000")
+    for host in (bridge.host_a, bridge.host_b):
+        ip("-netns", host, "link", "set", "xk0", "mtu", "3000")
+    sender = "import socket, sys; socket.socket(socket.AF_INET, 2).sendto(bytes(2000), (sys.argv[1], 7001))"
+    bridge.outer.start_python(sender, bridge.address_b, namespace=bridge.host_a).wait()
+    assert bridge.exchange(5) == 5
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=PATIENCE_SECONDS)
+    forward, _ = json.loads(out)["links"][0]["directions"]
+    assert forward["packets"]["dropped"] == {"super_packet": 1}
+
+
 def test_traffic_resumes_when_a_port_comes_up_again(bridge: Bridge, wan):
     process = start(bridge, wan)
     load = bridge.start_exchange(1_000_000)

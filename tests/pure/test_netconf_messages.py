@@ -50,7 +50,7 @@ EXAMPLES = [
     SetAddress("va", "10.0.0.1/24", namespace="xka"),
     SetLinkUp("va", False, before=True),
     SetMtu("va", 9000, namespace="xka", before=1500),
-    SetOffload("va", {"tx": False, "tso": True}, before={"tx-checksum-ip-generic": True}),
+    SetOffload("va", {"tx": False, "tso": True}, before={"tx-checksum-ip-generic": True}, index=7),
     SetPromiscuous("va"),
     SetChannels("va", 4, before=2),
     SetRings("va", 512, 256, before=[256, 256], namespace="xka"),

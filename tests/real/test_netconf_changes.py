@@ -27,7 +27,7 @@ from xskit.netconf.changes import (
     VethEnd,
 )
 from xskit.netconf.ethtool import Feature, features
-from xskit.netconf.interfaces import LinkState, RefusedError, Watch
+from xskit.netconf.interfaces import Glance, LinkState, RefusedError, Watch
 from xskit.netconf.journal import Journal
 from xskit.netconf.namespaces import MissingError, inside
 
@@ -206,6 +206,34 @@ def test_offload(pair):
     assert not pair.apply(SetOffload("va", {"tx-checksumming": False}, namespace=A))
     assert pair.undo(change).fate is Fate.RESTORED
     assert offloads("va") == before
+
+
+def test_offloads_of_an_interface_that_has_another_name_by_now(pair):
+    before = offloads("va")
+    change = SetOffload("va", {"tx": False}, namespace=A)
+    pair.apply(change)
+    sh("ip", "-n", A, "link", "set", "va", "name", "vz")
+    sh("ip", "-n", A, "link", "add", "va", "type", "veth", "peer", "name", "vc")
+    other = offloads("va")
+    assert pair.undo(change).fate is Fate.RESTORED
+    assert offloads("vz") == before
+    assert offloads("va") == other
+    sh("ip", "-n", A, "link", "set", "vz", "name", "vy")
+    sh("ip", "-n", A, "link", "del", "vy")
+    with pytest.raises(MissingError):
+        change.restore()
+
+
+def test_a_glance_follows_an_interface_by_its_index(pair):
+    with inside(A):
+        index = interfaces.index("va")
+        watch = Watch()
+    with watch:
+        assert watch.glance(index) == Glance("va", LinkState.DOWN, 1600)
+        sh("ip", "-n", A, "link", "set", "va", "name", "vz", "mtu", "1700")
+        assert watch.glance(index) == Glance("vz", LinkState.DOWN, 1700)
+        sh("ip", "-n", A, "link", "del", "vz")
+        assert watch.glance(index) is None
 
 
 def test_offloads_that_were_off_before_stay_off(pair):

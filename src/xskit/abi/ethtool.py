@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+SIOCGIFNAME = 0x8910
 SIOCGIFFLAGS = 0x8913
 SIOCSIFFLAGS = 0x8914
 SIOCGIFMTU = 0x8921

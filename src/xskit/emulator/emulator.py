@@ -18,6 +18,7 @@ from xskit.emulator.link import Link, LinkDirection
 from xskit.emulator.mistakes import SettingsError
 from xskit.emulator.monitor import Monitor
 from xskit.emulator.ports import LinkSpec, PortSpec, port_facts
+from xskit.emulator.portwatch import PortWatch
 from xskit.emulator.report import LinkReport, PortReport, Report, WorkerReport, judge
 from xskit.emulator.settings import DirectionSettings, EngineSettings
 from xskit.emulator.sizing import MemoryPlan, PortFacts, fill_entries, plan_links
@@ -31,7 +32,6 @@ from xskit.engine.thread import Snapshot, WorkerThread
 from xskit.engine.worker import run_worker
 from xskit.errors import UsageError
 from xskit.netconf.changes import SetPromiscuous
-from xskit.netconf.interfaces import LinkState
 from xskit.netconf.journal import Journal
 from xskit.netconf.privileges import require
 from xskit.units import format_size
@@ -208,7 +208,8 @@ class Emulator:
             worker.start()
         self._before = {spec: _kernel_counters(port) for spec, port in self.ports.items()}
         self._started_ns = monotonic_ns()
-        self._monitor = Monitor(self._workers, self._observe, self._missing_port)
+        self._watch_ports = PortWatch(self.ports, self._warn)
+        self._monitor = Monitor(self._workers, self._observe, self._watch_ports)
         self._closing.callback(self._monitor.stop)
         self._monitor.start()
 
@@ -264,12 +265,6 @@ class Emulator:
                 self._warnings.append(sentence)
                 _log.warning("%s", sentence)
 
-    def _missing_port(self) -> str | None:
-        for spec, port in self.ports.items():
-            if port.state() is LinkState.GONE:
-                return f"port {spec} was deleted while the link was running"
-        return None
-
     def report(self) -> Report:
         """Asked against achieved, now; after close(), as it was at the end.
 
@@ -283,6 +278,7 @@ class Emulator:
         assert self._monitor is not None, "the emulator was not started"
         snapshots = [worker.snapshot() for worker in self._workers]
         self._monitor.check(snapshots)
+        failure = self._monitor.failure or self._watch_ports()
         report = Report(
             links=self._link_reports(snapshots),
             ports=[_port_report(spec, port, self._before[spec]) for spec, port in self.ports.items()],
@@ -291,7 +287,6 @@ class Emulator:
             duration_ns=monotonic_ns() - self._started_ns,
             warnings=list(self._warnings),
         )
-        failure = self._monitor.failure or self._missing_port()
         judge(
             report,
             imbalances=self._monitor.imbalances,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import os
 import struct
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -173,5 +174,5 @@ def _feature_names(control: socket, interface: str) -> list[str]:
 def call(control: socket, interface: str, request: bytes) -> bytes:
     """One request by ioctl(2); returns the answer, which has its length. Raises OSError."""
     buffer = ctypes.create_string_buffer(request, len(request))
-    fcntl.ioctl(control, abi.SIOCETHTOOL, abi.INTERFACE_REQUEST.pack(interface.encode(), ctypes.addressof(buffer)))
+    fcntl.ioctl(control, abi.SIOCETHTOOL, abi.INTERFACE_REQUEST.pack(os.fsencode(interface), ctypes.addressof(buffer)))
     return buffer.raw

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import errno
 import fcntl
+import os
 import socket
 import struct
 import time
@@ -27,6 +28,7 @@ from xskit.netconf.netlink import Netlink, NetlinkError, attributes, text
 from xskit.netconf.privileges import require
 
 __all__ = [
+    "Glance",
     "Interface",
     "LinkState",
     "RefusedError",
@@ -39,6 +41,7 @@ __all__ = [
     "look",
     "missing",
     "mtu",
+    "name",
     "refusal",
     "set_mtu",
     "set_up",
@@ -46,7 +49,7 @@ __all__ = [
 
 _LOOK_EVERY_S = 0.001
 _NAME_AND_FLAGS = struct.Struct("=16sH22x")  # ifreq with ifr_flags
-_NAME_AND_NUMBER = struct.Struct("=16si20x")  # ifreq with ifr_mtu
+_NAME_AND_NUMBER = struct.Struct("=16si20x")  # ifreq with ifr_mtu, or ifr_ifindex
 
 
 class RefusedError(KernelError):
@@ -63,6 +66,15 @@ class LinkState(Enum):
     UP = "up"
     DOWN = "down"
     GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What `Watch` sees of an interface that it follows by index; `mtu` in bytes without the Ethernet header."""
+
+    name: str
+    state: LinkState
+    mtu: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +155,18 @@ def index(name: str) -> int:
         raise missing(name) from error
 
 
+def name(number: int) -> str:
+    """What the interface with this index is called now.
+
+    Raises:
+        MissingError: there is none.
+    """
+    try:
+        return socket.if_indextoname(number)
+    except OSError as error:
+        raise MissingError(f"there is no interface with index {number}", remedy="ip -brief link") from error
+
+
 def is_up(name: str) -> bool:
     """Whether `name` is administratively up. Raises MissingError."""
     with control_socket() as control:
@@ -160,9 +184,8 @@ def set_up(name: str, up: bool) -> None:
 
 def mtu(name: str) -> int:
     """The MTU of `name` in bytes. Raises MissingError."""
-    with control_socket() as control, _explained(f"the MTU of {name} cannot be read", name):
-        answer = fcntl.ioctl(control, abi.SIOCGIFMTU, _NAME_AND_NUMBER.pack(name.encode(), 0))
-    return int(_NAME_AND_NUMBER.unpack(answer)[1])
+    with control_socket() as control:
+        return _mtu(control, name)
 
 
 def set_mtu(name: str, size_bytes: int) -> None:
@@ -224,6 +247,20 @@ class Watch:
         carrier = ethtool.carrier(self._control, name)
         return LinkState.UP if (flags & nl.LinkFlag.RUNNING if carrier is None else carrier) else LinkState.DOWN
 
+    def glance(self, number: int) -> Glance | None:
+        """The interface with this index, whatever it is called by now; None when it is gone."""
+        while True:
+            try:
+                answer = fcntl.ioctl(self._control, abi.SIOCGIFNAME, _NAME_AND_NUMBER.pack(b"", number))
+            except OSError:
+                return None
+            name = os.fsdecode(_NAME_AND_NUMBER.unpack(answer)[0].rstrip(b"\0"))
+            state = self.state(name)
+            with suppress(MissingError):  # or renamed in the middle of this
+                size_bytes = _mtu(self._control, name)
+                if state is not LinkState.GONE:
+                    return Glance(name, state, size_bytes)
+
     def wait(self, name: str, wanted: LinkState = LinkState.UP, *, timeout_s: float) -> LinkState:
         """Look every millisecond until the state is the wanted one or the time is over; the last state."""
         deadline = time.monotonic() + timeout_s
@@ -242,8 +279,14 @@ def control_socket() -> socket.socket:
 
 def _flags(control: socket.socket, name: str) -> int:
     with _explained(f"the flags of {name} cannot be read", name):
-        answer = fcntl.ioctl(control, abi.SIOCGIFFLAGS, _NAME_AND_FLAGS.pack(name.encode(), 0))
+        answer = fcntl.ioctl(control, abi.SIOCGIFFLAGS, _NAME_AND_FLAGS.pack(os.fsencode(name), 0))
     return int(_NAME_AND_FLAGS.unpack(answer)[1])
+
+
+def _mtu(control: socket.socket, name: str) -> int:
+    with _explained(f"the MTU of {name} cannot be read", name):
+        answer = fcntl.ioctl(control, abi.SIOCGIFMTU, _NAME_AND_NUMBER.pack(os.fsencode(name), 0))
+    return int(_NAME_AND_NUMBER.unpack(answer)[1])
 
 
 def _get(name: str) -> bytes:

@@ -20,7 +20,7 @@ from typing import Self
 
 from xskit.abi.xdp import Statistics
 from xskit.bpf.redirect import Outcome
-from xskit.netconf.interfaces import LinkState, Watch, look
+from xskit.netconf.interfaces import Glance, LinkState, Watch, look
 from xskit.netconf.namespaces import Namespace, inside
 from xskit.netconf.netdev import device_features
 from xskit.xsk.attachment import Attachment
@@ -54,7 +54,7 @@ class Port:
     """An interface opened through AF_XDP. Made by `Port.open`.
 
     Attributes:
-        name, ifindex, mtu: of the interface.
+        name, ifindex, mtu: of the interface, when it was opened.
         queues: those that were opened.
         xdp_mode: "native" or "generic": where the program runs.
         zero_copy, multi_buffer: what was got.
@@ -164,9 +164,14 @@ class Port:
             return 1
         return self._zero_copy_frames if self.zero_copy else MOST_FRAMES
 
+    def glance(self) -> Glance | None:
+        """What the interface is called now, its state and its MTU, from any thread; None when it is gone."""
+        return None if self.closed else self._watch.glance(self.ifindex)
+
     def state(self) -> LinkState:
-        """UP, DOWN or GONE, from any thread."""
-        return LinkState.GONE if self.closed else self._watch.state(self.name)
+        """UP, DOWN or GONE, from any thread; an interface that was renamed is still the same."""
+        seen = self.glance()
+        return LinkState.GONE if seen is None else seen.state
 
     def statistics(self) -> Statistics:
         """XDP_STATISTICS summed over the queues; after close, as they were then."""

@@ -19,13 +19,14 @@ __all__ = ["SetOffload"]
 class SetOffload(Change):
     """Offloads on or off: {"tx": False, "tso": False}. `before` holds what was requested, by the kernel's names.
 
-    What the interface does not have counts as off.
+    What the interface does not have counts as off. It is put back by the interface's index, whatever its name is then.
     """
 
     interface: str
     offloads: dict[str, bool]
     namespace: str | None = field(default=None, kw_only=True)
     before: dict[str, bool] = field(default_factory=dict, kw_only=True)
+    index: int | None = field(default=None, kw_only=True)
 
     def __str__(self) -> str:
         words = ", ".join(f"{word} {'on' if on else 'off'}" for word, on in self.offloads.items())
@@ -43,6 +44,7 @@ class SetOffload(Change):
     def remember(self) -> None:
         with self._inside() as control:
             known = ethtool.features(control, self.interface)
+            self.index = interfaces.index(self.interface)
         wanted = self._wanted(known)
         self.before = {name: known[name].requested for name in wanted if not known[name].fixed}
 
@@ -60,15 +62,16 @@ class SetOffload(Change):
 
     def restore(self) -> Restored:
         with self._inside() as control:
-            known = ethtool.features(control, self.interface)
+            interface = self.interface if self.index is None else interfaces.name(self.index)
+            known = ethtool.features(control, interface)
             changed = {name: on for name, on in self.before.items() if name in known and known[name].requested != on}
             if not changed:
                 return self._fate(Fate.GONE)
-            ethtool.set_features(control, self.interface, changed)
-            now = ethtool.features(control, self.interface)
+            ethtool.set_features(control, interface, changed)
+            now = ethtool.features(control, interface)
         stuck = sorted(name for name, on in changed.items() if now[name].requested != on)
         if stuck:
-            raise DeviceError(f"{self.interface} does not take back {', '.join(stuck)}")
+            raise DeviceError(f"{interface} does not take back {', '.join(stuck)}")
         return self._fate(Fate.RESTORED)
 
     def _wanted(self, known: dict[str, ethtool.Feature]) -> dict[str, bool]:

@@ -1,0 +1,51 @@
+"""What becomes of ports while links run: deleted, renamed, given another MTU.
+
+Memory and limits are those of the start: nothing is made anew for another MTU, but it is said what that means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from xskit.emulator.ports import PortSpec
+from xskit.xsk.port import Port
+
+__all__ = ["PortWatch"]
+
+
+class PortWatch:
+    """Looks at ports when asked.
+
+    Args:
+        ports: that are open.
+        warn: called with sentences for the user; it may get the same one again.
+    """
+
+    def __init__(self, ports: Mapping[PortSpec, Port], warn: Callable[[Sequence[str]], None]) -> None:
+        self._ports = ports
+        self._warn = warn
+        self._names = {spec: spec.name for spec in ports}
+        self._mtus = {spec: port.mtu for spec, port in ports.items()}
+
+    def __call__(self) -> str | None:
+        """Look; returns why the run cannot go on, if it cannot."""
+        for spec, port in self._ports.items():
+            seen = port.glance()
+            if seen is None:
+                return f"port {spec} was deleted while the link was running"
+            if seen.name != self._names[spec]:
+                self._names[spec] = seen.name
+                self._warn([f"port {spec} was renamed to {seen.name} while the link was running"])
+            if seen.mtu != self._mtus[spec]:
+                self._mtus[spec] = seen.mtu
+                self._warn([f"port {spec}: {_about(port, seen.mtu)}"])
+        return None
+
+
+def _about(port: Port, mtu: int) -> str:
+    if mtu == port.mtu:
+        return f"its MTU is {mtu} again"
+    changed = f"its MTU became {mtu} while the link was running, which was made for {port.mtu}"
+    if mtu > port.mtu:
+        return f"{changed}: packets of more than {port.max_length} bytes to it are still dropped (super_packet)"
+    return f"{changed}: longer packets are still sent to it, and may be lost there without being counted"
