@@ -1,4 +1,4 @@
-"""A class as a page of the reference shows it: how it is made, what it has, and its docstrings, as Markdown."""
+"""A class or a function as a page of the reference shows it: signature, members, docstrings, as Markdown."""
 
 from __future__ import annotations
 
@@ -14,8 +14,16 @@ from pydantic import BaseModel
 
 _SECTION = re.compile(r"^(Args|Attributes|Raises|Returns):$", re.MULTILINE)
 _TITLES = {"Args": "Arguments"}
-_GIVEN = {"Host", "LabLink", "Link", "LinkDirection", "Packet", "Port", "Report"}
+_GIVEN = {"Host", "LabLink", "Link", "LinkDirection", "LinkPlan", "Packet", "Port", "Report"}
 """Classes whose instances are handed out: how they are made is nobody's business."""
+
+
+def public_text(thing: Any) -> str:
+    """A public name: heading, signature, docstring, and what a class has."""
+    if isinstance(thing, type):
+        return class_text(thing)
+    name = f"xskit.{thing.__name__}"
+    return f"## {name}\n\n```text\n{_signature(name, thing)}\n```\n\n{_docstring(thing)}"
 
 
 def class_text(kind: type) -> str:

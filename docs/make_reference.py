@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import typer
-from api_text import class_text
+from api_text import public_text
 from pydantic import BaseModel, PlainSerializer
 from pydantic.fields import FieldInfo
 
@@ -177,7 +177,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "engine": lambda: settings(EngineSettings),
     },
     "reference/python.md": {
-        "names": lambda: "\n\n".join(class_text(getattr(xskit, name)) for name in xskit.__all__ if name[0] != "_")
+        "names": lambda: "\n\n".join(public_text(getattr(xskit, name)) for name in xskit.__all__ if name[0] != "_")
     },
     "reference/kernel.md": {"features": features},
     "explanation/models.md": {"jitter": jitter},

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from xskit.emulator.emulator import Emulator
     from xskit.emulator.link import Link, LinkDirection
+    from xskit.emulator.packet_mix import PacketMix
+    from xskit.emulator.plan import LinkPlan, plan
     from xskit.emulator.ports import LinkSpec, PortSpec
     from xskit.emulator.report import Report
     from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings
@@ -34,9 +36,11 @@ _HOME = {
     "LabLink": "xskit.lab.lab",
     "Link": "xskit.emulator.link",
     "LinkDirection": "xskit.emulator.link",
+    "LinkPlan": "xskit.emulator.plan",
     "LinkSettings": "xskit.emulator.settings",
     "LinkSpec": "xskit.emulator.ports",
     "Packet": "xskit.xsk.packet",
+    "PacketMix": "xskit.emulator.packet_mix",
     "Port": "xskit.xsk.port",
     "PortSpec": "xskit.emulator.ports",
     "PrivilegeError": "xskit.errors",
@@ -45,6 +49,7 @@ _HOME = {
     "Umem": "xskit.xsk.umem",
     "UsageError": "xskit.errors",
     "XskitError": "xskit.errors",
+    "plan": "xskit.emulator.plan",
 }
 
 __version__ = "0.1.0"
@@ -60,9 +65,11 @@ __all__ = [
     "LabLink",
     "Link",
     "LinkDirection",
+    "LinkPlan",
     "LinkSettings",
     "LinkSpec",
     "Packet",
+    "PacketMix",
     "Port",
     "PortSpec",
     "PrivilegeError",
@@ -72,6 +79,7 @@ __all__ = [
     "UsageError",
     "XskitError",
     "__version__",
+    "plan",
 ]
 
 

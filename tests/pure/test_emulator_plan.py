@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import xskit
 from xskit.emulator.mistakes import SettingsError
+from xskit.emulator.packet_mix import PacketMix
 from xskit.emulator.plan import allocated_bytes, plan
 from xskit.emulator.plan_text import size_text, text
-from xskit.emulator.settings import EngineSettings, link_settings, read
-from xskit.emulator.sizing import PacketMix, PortFacts, fill_entries, plan_links
+from xskit.emulator.settings import EngineSettings, link_settings
+from xskit.emulator.sizing import PortFacts, fill_entries, plan_links
 from xskit.errors import UsageError
 
 WAN = link_settings({"rate": "10Gbit", "owd": "100ms", "queue": "50ms"})
@@ -93,11 +95,18 @@ def test_the_kernel_and_the_machine():
 
 
 @pytest.mark.parametrize(
-    ("memory", "fits"), [("1GiB", [True, True]), ("2GiB", [False, True]), ("3GiB", [False, False])]
+    ("memory", "fits"),
+    [
+        ("1GiB", [True, True, True]),
+        ("2GiB", [False, True, True]),
+        ("3GiB", [False, False, True]),
+        ("32GiB", [False, False, False]),
+    ],
 )
-def test_old_kernels_have_limits(memory, fits):
-    found = plan(WAN, read(EngineSettings, {"memory": memory}))
-    assert [(limit.before, limit.largest_bytes >> 30) for limit in found.limits] == [("5.6", 1), ("5.14", 2)]
+def test_kernels_have_limits(memory, fits):
+    found = plan(WAN, {"memory": memory})
+    assert [limit.kernels for limit in found.limits] == ["< 5.6", "< 5.14", ">= 5.15"]
+    assert [limit.largest_bytes for limit in found.limits] == [1 << 30, 2 << 30, 2048 * ((1 << 24) - 1)]
     assert [limit.fits for limit in found.limits] == fits
 
 
@@ -113,7 +122,7 @@ def test_the_veth_page_pool_by_mtu():
     assert plan(WAN).page_pool.pages_per_packet == 1
     assert plan(WAN, mtu=3502).page_pool.pages_per_packet == 1
     assert plan(WAN, mtu=3503).page_pool.pages_per_packet == 2
-    assert plan(WAN, mtu=9000, queues=2).page_pool.bytes_per_port == (256 + 128 + 3 * 64) * 4096 * 2
+    assert plan(WAN, mtu=9000, queues=2).page_pool.bytes_per_port == 64 * 4096 * 2
 
 
 @pytest.mark.parametrize(
@@ -132,6 +141,27 @@ def test_what_cannot_be(arguments, cause):
     with pytest.raises(UsageError) as caught:
         plan(WAN, **arguments)
     assert caught.value.cause == cause
+
+
+def test_what_comes_is_said_in_words_or_read_from_a_capture(tmp_path):
+    assert PacketMix.parse("64:7,576:4,1518:1").counts == {64: 7, 576: 4, 1518: 1}
+    assert PacketMix.parse("64,1518").counts == {64: 1, 1518: 1}
+    for wrong in ("", "64:", "x", "64;7"):
+        with pytest.raises(SettingsError, match="is no size in bytes"):
+            PacketMix.parse(wrong)
+    capture = tmp_path / "two.pcap"
+    header = bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000")
+    record = bytes(8) + (60).to_bytes(4, "little") + (1514).to_bytes(4, "little") + bytes(60)
+    capture.write_bytes(header + 2 * record)
+    assert PacketMix.read(capture).counts == {1514: 2}
+
+
+def test_from_python():
+    settings = {"rate": "10Gbit", "owd": "100ms", "queue": "50ms"}
+    assert xskit.plan(settings, {"ring_size": 1024}) == plan(link_settings(settings), EngineSettings(ring_size=1024))
+    assert str(xskit.plan(WAN)) == text(plan(WAN))
+    with pytest.raises(SettingsError, match="owdd"):
+        xskit.plan({"owdd": "1ms"})
 
 
 @pytest.mark.parametrize("counts", [{}, {0: 1}, {64: 0}, {64: -1, 100: 2}])

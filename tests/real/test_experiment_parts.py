@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.real.lab_rig import SO_RCVBUFFORCE, pair, wait_until
+from tests.real.lab_rig import SO_RCVBUFFORCE, wait_until
 from xskit.abi.bpf import AttachType, ProgramType
 from xskit.bench.experiments.actions import passed_and_redirected
 from xskit.bench.experiments.bursts import segmented
@@ -26,8 +26,6 @@ from xskit.bpf.attach import Mode, attach
 from xskit.bpf.errors import BpfError
 from xskit.bpf.program import Program, ProgramSpec
 from xskit.bpf.tracepoint import attach_tracepoint
-from xskit.emulator.plan import plan
-from xskit.emulator.settings import link_settings
 from xskit.netconf.interfaces import index
 from xskit.netconf.netdev import page_pools
 
@@ -59,15 +57,6 @@ def test_what_a_receiver_does_not_read_are_pages_of_a_pool():
 
 def unread_bytes(receiver) -> int:
     return struct.unpack("i", fcntl.ioctl(receiver, termios.FIONREAD, bytes(4)))[0]
-
-
-def test_a_port_of_the_emulator_holds_no_more_pages_than_planned():
-    bound = plan(link_settings({}))
-    with PagePoolWatch() as watch, pair() as made:
-        flow = made.flow()
-        flow.send(1000, frame_bytes=1500)
-        flow.take()
-        assert watch.peak_pages <= 2 * bound.page_pool.pages_per_queue
 
 
 def test_no_tracepoint_of_that_name():

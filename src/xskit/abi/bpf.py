@@ -149,6 +149,7 @@ class Helper(IntEnum):
 
     MAP_LOOKUP_ELEM = 1
     MAP_UPDATE_ELEM = 2
+    MAP_DELETE_ELEM = 3
     KTIME_GET_NS = 5  # CLOCK_MONOTONIC
     SKB_STORE_BYTES = 9
     REDIRECT = 23  # XDP: 4.14

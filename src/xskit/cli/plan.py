@@ -12,7 +12,7 @@ from xskit.cli.options import read_engine, read_link, with_settings
 from xskit.errors import UsageError
 
 if TYPE_CHECKING:
-    from xskit.emulator.sizing import PacketMix
+    from xskit.emulator.packet_mix import PacketMix
 
 
 @with_settings
@@ -49,7 +49,6 @@ def plan(
       xskit plan --rate 100Mbit --owd 300ms --capture office.pcapng --json
     """
     from xskit.emulator.plan import plan as make_plan
-    from xskit.emulator.plan_text import text
 
     found = make_plan(
         read_link(link or {}),
@@ -60,30 +59,18 @@ def plan(
         hardware_ring=hardware_ring,
         mix=_mix(packet_size, capture),
     )
-    print(json_module.dumps(found.as_dict(), indent=2) if json else text(found))
+    print(json_module.dumps(found.as_dict(), indent=2) if json else found)
 
 
 def _mix(sizes: str | None, capture: Path | None) -> PacketMix | None:
-    from xskit.capture.lengths import read_lengths
-    from xskit.emulator.sizing import PacketMix
+    from xskit.emulator.mistakes import SettingsError
+    from xskit.emulator.packet_mix import PacketMix
 
     if sizes is not None and capture is not None:
         raise UsageError("--packet-size and --capture both say what will come: one of them is enough")
     if capture is not None:
-        return PacketMix(read_lengths(capture))
-    return None if sizes is None else PacketMix(_weights(sizes))
-
-
-def _weights(text: str) -> dict[int, float]:
-    """`1518`, `64,1518` (as many of each), `64:7,576:4,1518:1`."""
-    found: dict[int, float] = {}
-    for part in text.split(","):
-        size, colon, weight = part.partition(":")
-        try:
-            found[int(size)] = found.get(int(size), 0.0) + (float(weight) if colon else 1.0)
-        except ValueError:
-            raise UsageError(
-                f"--packet-size: {part!r} is no size in bytes, with or without a weight",
-                remedy="--packet-size 64:7,1518:1",
-            ) from None
-    return found
+        return PacketMix.read(capture)
+    try:
+        return None if sizes is None else PacketMix.parse(sizes)
+    except SettingsError as error:
+        raise UsageError(f"--packet-size: {error.cause}", remedy="--packet-size 64:7,1518:1") from None

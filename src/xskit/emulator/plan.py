@@ -8,18 +8,18 @@ rate, owd, queue, packets -> frames -> UMEM, packet table, stores     the engine
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings
+from xskit.emulator.packet_mix import PacketMix
+from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings, link_settings, read
 from xskit.emulator.sizing import (
     HEADROOM_BYTES,
     HUGE_PAGE_BYTES,
     KERNEL_BYTES_PER_FRAME,
     PAGE_BYTES,
     MemoryPlan,
-    PacketMix,
     PortFacts,
     fill_entries,
     full_size_packets,
@@ -39,14 +39,16 @@ LARGEST_KMALLOC_BYTES = 4 << 20
 ADDRESS_BYTES, DESCRIPTOR_BYTES, RING_HEAD_BYTES = 8, 16, 320
 """An entry of FILL and COMPLETION, one of RX and TX, and what stands before them (struct xdp_ring)."""
 
-LIMITS = (
+LIFTED_LIMITS = (
     ("5.6", 16, "a table of all pages came from kmalloc (struct xdp_umem_page)"),
     ("5.14", POINTER_BYTES, "the list of pages came from kmalloc"),
 )
 """Kernel that lifted a limit, bytes that it took for each page of the memory, and what the limit was."""
+LARGEST_KVMALLOC_BYTES = (1 << 31) - 1
+"""INT_MAX, since 5.15 (mm/util.c, "Don't even allow crazy sizes")."""
 
-VETH_RING, POOL_CACHE, NAPI_BUDGET = 256, 128, 64
-"""VETH_RING_SIZE (drivers/net/veth.c), PP_ALLOC_CACHE_SIZE (net/page_pool/types.h), NAPI_POLL_WEIGHT."""
+POOL_REFILL_PAGES = 64
+"""PP_ALLOC_CACHE_REFILL (net/core/page_pool.c): a page pool takes so many pages at once from the page allocator."""
 PAGE_POOL_USABLE_BYTES = PAGE_BYTES - HEADROOM_BYTES - 320
 """Of a page: without XDP's headroom and struct skb_shared_info."""
 
@@ -116,9 +118,9 @@ class KernelMemory:
 
 @dataclass(frozen=True)
 class Limit:
-    """Kernels before `before` cannot register more than `largest_bytes`."""
+    """These kernels, as in `< 5.6`, cannot register more than `largest_bytes`."""
 
-    before: str
+    kernels: str
     largest_bytes: int
     fits: bool
     why: str
@@ -126,11 +128,12 @@ class Limit:
 
 @dataclass(frozen=True)
 class PagePool:
-    """What each veth keeps for native XDP, from the kernel's page pool: at most this.
+    """What each veth keeps for native XDP, from the kernel's page pool, once packets have come.
 
-    What lies in several pieces, as all of TCP does, or lacks headroom for XDP, veth copies into pages of a pool
-    (veth_convert_skb_to_xdp_buff, Linux 6.3). They come back when AF_XDP has copied the packet out, so what is in
-    flight in an emulator takes none. Generic mode and a NIC's ports take none either.
+    What lies in several pieces, as all of TCP does, or lacks headroom for XDP, as most of what a host sends, veth
+    copies into pages of a pool (veth_convert_skb_to_xdp_buff, Linux 6.3). They come back as soon as AF_XDP has copied
+    the packet out: what is in flight in an emulator takes none, and the pool never needs more than the pages that it
+    takes at once. Generic mode and a NIC's ports take none.
     """
 
     pages_per_packet: int
@@ -140,7 +143,19 @@ class PagePool:
 
 @dataclass(frozen=True)
 class LinkPlan:
-    """All of it, in bytes."""
+    """The plan of links; as text, all of it.
+
+    Attributes:
+        memory: the engine's own: frames, bytes, each direction's share.
+        sizes: what is in flight of packets of each size, held in frames and packed.
+        rings: entries of each queue's rings, and the bytes of all.
+        kernel: what the kernel keeps for the packet memory.
+        hugepages: of 2 MiB, for hugetlb.
+        memlock_bytes: what counts as locked memory without CAP_IPC_LOCK.
+        limits: kernels that take no more than so much.
+        page_pool: what veths keep.
+        total_bytes: user and kernel memory.
+    """
 
     links: int
     ports: int
@@ -165,10 +180,15 @@ class LinkPlan:
         found["kernel"]["total"] = self.kernel.total
         return found
 
+    def __str__(self) -> str:
+        from xskit.emulator.plan_text import text
+
+        return text(self)
+
 
 def plan(
-    settings: LinkSettings,
-    engine: EngineSettings | None = None,
+    settings: LinkSettings | Mapping[str, Any],
+    engine: EngineSettings | Mapping[str, Any] | None = None,
     *,
     mtu: int = 1500,
     ports: int = 2,
@@ -181,8 +201,8 @@ def plan(
     An emulator that is given `memory.umem_bytes` as its memory has as many frames.
 
     Args:
-        settings: of each link.
-        engine: how it will run.
+        settings: of each link: {"rate": "10Gbit", "owd": "100ms", "reverse": {"rate": "1Gbit"}}.
+        engine: how it will run: {"memory": "4GiB", "hugetlb": True}.
         mtu: of every port.
         ports: in all; two make a link.
         queues: of each port.
@@ -191,9 +211,13 @@ def plan(
 
     Raises:
         UsageError: a number that cannot be.
-        SettingsError: the memory given cannot even fill the FILL rings, or a packet is longer than the MTU.
+        SettingsError: an unknown key or an impossible value, the memory given cannot even fill the FILL rings, or a
+            packet is longer than the MTU.
     """
-    engine = engine or EngineSettings()
+    if not isinstance(settings, LinkSettings):
+        settings = link_settings(settings)
+    if not isinstance(engine, EngineSettings):
+        engine = read(EngineSettings, dict(engine or {}))
     _check(mtu, ports, queues, hardware_ring)
     port = PortFacts(mtu=mtu, rx_queues=queues, hardware_ring=hardware_ring)
     memory = plan_links([(settings, port, port)] * (ports // 2), engine, mix)
@@ -221,7 +245,7 @@ def plan(
         kernel=kernel,
         hugepages=math.ceil(memory.umem_bytes / HUGE_PAGE_BYTES),
         memlock_bytes=memory.umem_bytes * ports,
-        limits=[_limit(memory.umem_bytes, *each) for each in LIMITS],
+        limits=_limits(memory),
         page_pool=_page_pool(port.longest, queues),
         total_bytes=user + kernel.total,
     )
@@ -298,12 +322,17 @@ def allocated_bytes(size: int) -> int:
     return math.ceil(size / HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
 
 
-def _limit(umem_bytes: int, before: str, bytes_per_page: int, why: str) -> Limit:
-    largest = LARGEST_KMALLOC_BYTES // bytes_per_page * PAGE_BYTES
-    return Limit(before, largest, umem_bytes <= largest, why)
+def _limits(memory: MemoryPlan) -> list[Limit]:
+    most = [
+        (f"< {version}", LARGEST_KMALLOC_BYTES // bytes_per_page * PAGE_BYTES, why)
+        for version, bytes_per_page, why in LIFTED_LIMITS
+    ]
+    frames = LARGEST_KVMALLOC_BYTES // KERNEL_BYTES_PER_FRAME
+    most.append((">= 5.15", frames * memory.frame_size, "the array of 128 bytes a frame has 2 GiB at most (kvmalloc)"))
+    return [Limit(kernels, largest, memory.umem_bytes <= largest, why) for kernels, largest, why in most]
 
 
 def _page_pool(longest: int, queues: int) -> PagePool:
     each = math.ceil(longest / PAGE_POOL_USABLE_BYTES)
-    pages = VETH_RING + POOL_CACHE + NAPI_BUDGET * each
+    pages = max(POOL_REFILL_PAGES, each)
     return PagePool(pages_per_packet=each, pages_per_queue=pages, bytes_per_port=pages * PAGE_BYTES * queues)

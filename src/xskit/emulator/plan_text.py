@@ -104,12 +104,12 @@ def _machine(plan: LinkPlan) -> list[str]:
     for limit in plan.limits:
         word = "take it" if limit.fits else "refuse it"
         lines.append(
-            f"kernels < {limit.before:<5} {word}: {size_text(limit.largest_bytes)} at most, because {limit.why}"
+            f"kernels {limit.kernels:<7} {word}: {size_text(limit.largest_bytes)} at most, because {limit.why}"
         )
     pool = plan.page_pool
     lines.append(
-        f"veth page pool  {size_text(pool.bytes_per_port)} for each port at most, in native mode (Linux 6.3): "
-        f"{pool.pages_per_queue} pages a queue, {pool.pages_per_packet} a packet"
+        f"veth page pool  {size_text(pool.bytes_per_port)} for each port in native mode (Linux 6.3), whatever is in "
+        f"flight: {pool.pages_per_queue} pages a queue"
     )
     lines.append(f"as the emulator takes it: --memory {units.format_size(plan.memory.umem_bytes)}")
     return lines

@@ -11,12 +11,13 @@ on 6.18).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from xskit import units
 from xskit.emulator.mistakes import CapacityError, SettingsError
+from xskit.emulator.packet_mix import PacketMix
 from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings
 from xskit.engine.sizes import BLOCK_BYTES, ENTRY_BYTES, FREE_BYTES, LINE_BYTES, capacity_for
 
@@ -37,32 +38,6 @@ PAGE_BYTES = 4096
 HUGE_PAGE_BYTES = 2 << 20
 FRAMING_BYTES = 18
 """What a packet may have on top of the MTU: Ethernet header and a VLAN tag."""
-
-
-@dataclass(frozen=True)
-class PacketMix:
-    """What packets come: {bytes with Ethernet header, without FCS: how many of them, or their weight}."""
-
-    counts: Mapping[int, float]
-
-    def __post_init__(self) -> None:
-        if not self.counts or min(self.counts) < 1 or min(self.counts.values()) < 0 or not sum(self.counts.values()):
-            raise SettingsError("packet sizes: at least one, of 1 byte or more, and no weight below 0")
-
-    @property
-    def longest(self) -> int:
-        """Bytes of the longest packet."""
-        return max(self.counts)
-
-    @property
-    def mean_bytes(self) -> float:
-        """Bytes of a packet on average."""
-        return sum(size * count for size, count in self.counts.items()) / sum(self.counts.values())
-
-    def frames_per_packet(self, usable: int) -> float:
-        """Frames that a packet takes on average, where one frame holds `usable` bytes."""
-        frames = sum(math.ceil(size / usable) * count for size, count in self.counts.items())
-        return frames / sum(self.counts.values())
 
 
 @dataclass(frozen=True)

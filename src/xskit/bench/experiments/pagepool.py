@@ -15,13 +15,12 @@ from types import TracebackType
 from typing import Self
 
 from xskit.abi.bpf import AttachType, Helper, MapType, ProgramType, UpdateFlag
-from xskit.bpf.asm import R0, R1, R2, R3, R4, R6, R10, U64, Assembler
+from xskit.bpf.asm import R0, R1, R2, R3, R4, R6, R7, R10, U64, Assembler
 from xskit.bpf.errors import BpfError
 from xskit.bpf.map import Map, MapSpec
 from xskit.bpf.program import Program, ProgramSpec
 from xskit.bpf.tracepoint import attach_tracepoint
 from xskit.errors import PrivilegeError
-from xskit.netconf.netdev import page_pools
 
 __all__ = ["PagePoolWatch"]
 
@@ -34,7 +33,7 @@ class PagePoolWatch:
 
     Attributes:
         source: what the numbers come from, for a table.
-        peak_pages: the most that these pools held at one moment, all together.
+        peak_pages: the most that these pools held at one moment, all together; at least so many.
     """
 
     def __init__(self) -> None:
@@ -43,6 +42,7 @@ class PagePoolWatch:
         self._stack = ExitStack()
         self._stop = threading.Event()
         self._maps: dict[str, Map] = {}
+        self._peaks: dict[bytes, int] = {}
 
     def __enter__(self) -> Self:
         try:
@@ -73,46 +73,65 @@ class PagePoolWatch:
 
     def _sample(self) -> None:
         while not self._stop.wait(_EVERY_S):
-            self.peak_pages = max(self.peak_pages, self.pages())
+            self._look()
+
+    def _look(self) -> dict[bytes, int]:
+        """What each pool holds now, by its place in the kernel."""
+        found = {}
+        for key in self._maps["first"].known_keys():
+            if self._number("first", key) == 1:  # its first page was taken while we watched
+                taken = self._number("hold", key)
+                # read later: what comes back meanwhile makes the number too small, never too large
+                found[key] = max(taken - self._number("release", key), 0)
+                self._peaks[key] = max(self._peaks.get(key, 0), found[key])
+        self.peak_pages = max(self.peak_pages, sum(found.values()))
+        return found
 
     def pages(self) -> int:
         """What the pools hold now."""
-        total = 0
-        for key in self._maps["first"].known_keys():
-            if self._number("first", key) == 1:  # its first page was taken while we watched
-                released = self._number("release", key)  # read first: what is taken meanwhile makes no negative number
-                taken = self._number("hold", key)
-                # fewer taken than released: another pool is at this place now, which has not released any yet
-                total += taken - released if taken >= released else taken
-        return total
+        return sum(self._look().values())
+
+    def peaks(self) -> list[int]:
+        """The most pages that each pool held."""
+        self._look()
+        return list(self._peaks.values())
 
     def _number(self, name: str, key: bytes) -> int:
         raw = self._maps[name].get(key)
         return 0 if raw is None else int.from_bytes(raw, sys.byteorder)
 
 
-def listed() -> bool:
-    """Whether the kernel lists the page pools of the calling thread's namespace itself."""
-    return bool(page_pools())
-
-
 def _program(name: str) -> ProgramSpec:
-    """Notes the count of the third argument by the pool, the first one."""
+    """Notes the count of the third argument by the pool, the first one.
+
+    A pool whose first page this is has nothing to do with one that was at the same place before.
+    """
     a = Assembler()
     a.mov(R6, R1)
     a.load(R2, R6, 0, U64)
     a.store(R10, -8, R2, U64)
-    a.load(R2, R6, 16, U64)
-    a.store(R10, -16, R2, U64)
-    updates = [("first", UpdateFlag.NOEXIST)] if name == "hold" else []
-    for target, flag in [*updates, (name, UpdateFlag.ANY)]:
-        a.load_map(R1, target)
+    a.load(R7, R6, 16, U64)
+    a.store(R10, -16, R7, U64)
+    if name == "hold":
+        _note(a, "first", UpdateFlag.NOEXIST)
+        a.jump_if(R7, "!=", 1, "not the first")
+        _note(a, "first", UpdateFlag.ANY)
+        a.load_map(R1, "release")
         a.mov(R2, R10)
         a.alu(R2, "+=", -8)
-        a.mov(R3, R10)
-        a.alu(R3, "+=", -16)
-        a.mov(R4, int(flag))
-        a.call(Helper.MAP_UPDATE_ELEM)
+        a.call(Helper.MAP_DELETE_ELEM)
+        a.label("not the first")
+    _note(a, name, UpdateFlag.ANY)
     a.mov(R0, 0)
     a.exit()
     return ProgramSpec(f"xk_pool_{name}", a.assemble(), ProgramType.RAW_TRACEPOINT, AttachType.NONE)
+
+
+def _note(a: Assembler, target: str, flag: UpdateFlag) -> None:
+    a.load_map(R1, target)
+    a.mov(R2, R10)
+    a.alu(R2, "+=", -8)
+    a.mov(R3, R10)
+    a.alu(R3, "+=", -16)
+    a.mov(R4, int(flag))
+    a.call(Helper.MAP_UPDATE_ELEM)
