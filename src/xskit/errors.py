@@ -2,7 +2,30 @@
 
 from __future__ import annotations
 
-__all__ = ["DeviceError", "KernelError", "PrivilegeError", "UsageError", "XskitError"]
+from collections.abc import Callable
+from typing import Any, Self
+
+__all__ = ["DeviceError", "KernelError", "PrivilegeError", "Setting", "UsageError", "XskitError"]
+
+
+class Setting(str):
+    """A remedy that is a setting. As text it is written for Python, `mode='native'`; other interfaces write it anew.
+
+    `words` is what stands around it, with {} in its place.
+    """
+
+    name: str
+    value: Any
+    words: str
+
+    def __new__(cls, name: str, value: Any, words: str = "{}") -> Self:
+        made = super().__new__(cls, words.format(f"{name}={value!r}"))
+        made.name, made.value, made.words = name, value, words
+        return made
+
+    def written(self, write: Callable[[str, Any], str]) -> str:
+        """The remedy, with the setting as `write(name, value)` has it."""
+        return self.words.format(write(self.name, self.value))
 
 
 class XskitError(Exception):

@@ -225,6 +225,20 @@ def test_a_namespace_that_is_not_there(bridge: Bridge, tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("engine", "cause", "remedy"),
+    [
+        ('mode = "zero-copy"', "the driver of xka has no zero copy on queue 0", 'mode = "native"'),
+        ('memory = "64KiB"', "this packet memory cannot even fill the FILL rings: at least 8448KiB is needed",
+         'memory = "8448KiB"'),
+    ],
+)  # fmt: skip
+def test_what_mends_it_is_a_key_of_the_file(bridge: Bridge, tmp_path, engine, cause, remedy):
+    code = 1 if "driver" in cause else 2
+    file = write(tmp_path, '["xka", "xkb"]', f"[engine]\n{engine}\n")
+    assert refused(bridge, file, code) == f"xskit: {cause}\ntry: {remedy} (in the table [engine])\n"
+
+
 def test_a_port_that_is_down(bridge: Bridge, wan):
     ip("-netns", bridge.outer.name, "link", "set", "xkb", "down")
     assert refused(bridge, wan) == "xskit: xkb is down\ntry: ip link set xkb up\n"

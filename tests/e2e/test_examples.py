@@ -97,7 +97,7 @@ def test_live_update():
     assert wifi >= 10
     assert mobile >= 60  # two owds of 40 ms with jitter
     assert "no answer" in output
-    assert "--memory" in output
+    assert "start with memory=" in output
     assert "1 loss" in output
 
 

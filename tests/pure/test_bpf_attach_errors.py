@@ -127,7 +127,7 @@ OTHER = Occupant("native", 12, "foo")
             'cannot attach program "redirect" to eth1 (native): EOPNOTSUPP: the driver of eth1 has no native XDP, '
             "or not with the present settings "
             '(the kernel: "Underlying driver does not support XDP in native mode")',
-            "use generic mode",
+            "mode='generic'",
         ),
         (
             errno.EINVAL,
@@ -135,14 +135,14 @@ OTHER = Occupant("native", 12, "foo")
             'cannot attach program "redirect" to eth1 (native): EINVAL: the driver refuses, most likely because of the '
             "MTU of 9000 bytes "
             '(the kernel: "MTU too large for linear frames and XDP prog does not support frags")',
-            "ip link set dev eth1 mtu 1500, or use generic mode",
+            "ip link set dev eth1 mtu 1500, or mode='generic'",
         ),
         (
             errno.EINVAL,
             NIC,
             'cannot attach program "redirect" to eth1 (native): EINVAL: the driver refuses its present settings, '
             "and does not say which",
-            "use generic mode",
+            "mode='generic'",
         ),
         (
             errno.EINVAL,
@@ -161,7 +161,7 @@ OTHER = Occupant("native", 12, "foo")
             errno.EIO,
             NIC,
             'cannot attach program "redirect" to eth1 (native): EIO: the kernel gives no reason',
-            "use generic mode",
+            "mode='generic'",
         ),
         (
             errno.EIO,

@@ -33,7 +33,7 @@ KERNEL = (
     "tx_ring_empty_descs",
 )
 BUCKET_STARTS = [histogram.lowest(bucket) for bucket in range(histogram.BUCKETS)]
-MEMORY_REMEDY = "set --memory 64MiB"
+MEMORY_REMEDY = "set memory to 64MiB"
 
 
 def direction(name, settings, *, packets=0, length=1000, late_ns=(), inside_ns=(), since=None, until_ns=1 << 40):
@@ -155,7 +155,7 @@ def test_late_by_more_than_a_part_of_the_owd():
 @pytest.mark.parametrize(
     ("cause", "became"),
     [
-        ("memory_full", "were dropped because packet memory ran out; set --memory 64MiB"),
+        ("memory_full", "were dropped because packet memory ran out; set memory to 64MiB"),
         ("tx_refused", "were refused by the kernel when they were to be sent"),
         ("port_down", "were due while the port was down"),
         ("super_packet", "were longer than the port can send; on the sender: ethtool -K INTERFACE tso off gso off"),

@@ -235,7 +235,8 @@ def test_workers_run_where_they_may():
     with pytest.raises(SettingsError) as caught:
         choose_cpus(EngineSettings(cpus=(absent,)))
     usable = ", ".join(map(str, sorted(allowed)))
-    assert str(caught.value) == f"a worker cannot run on CPU {absent}: this process may use {usable}"
+    assert caught.value.cause == f"a worker cannot run on CPU {absent}: this process may use {usable}"
+    assert caught.value.remedy == f"cpus={[max(allowed)]}"
 
 
 def test_links_share_neither_ports_nor_names():

@@ -100,7 +100,7 @@ def test_memory_that_was_given_is_never_exceeded(directions, memory_bytes, frame
         plan = plan_for(directions, fills=fills, frame_size=frame_size, memory_bytes=memory_bytes)
     except SettingsError as error:
         found = re.fullmatch(
-            r"this packet memory cannot even fill the FILL rings: at least (\S+) is needed", str(error)
+            r"this packet memory cannot even fill the FILL rings: at least (\S+) is needed", error.cause
         )
         needed = units.parse_size(found[1])
         assert needed > memory_bytes
@@ -173,7 +173,7 @@ def test_more_than_was_planned_for_is_refused_with_the_number():
         f"wan forward: {math.ceil(875_000_000 / 1518)} frames would be in flight, "
         f"the packet memory was planned for {plan.directions[0].packets}"
     )
-    assert re.fullmatch(r"start with --memory \d+(\.\d+)?[KMG]iB or more", caught.value.remedy)
+    assert re.fullmatch(r"start with memory='\d+(\.\d+)?[KMG]iB' or more", caught.value.remedy)
 
 
 @given(st.lists(SETTINGS, min_size=2, max_size=4), LIMITED, st.data())
@@ -184,7 +184,7 @@ def test_with_the_memory_that_a_refusal_names_it_is_not_refused(directions, want
     try:
         check(plan, number, directions[number], wanted)
     except CapacityError as error:
-        needed = units.parse_size(error.remedy.split()[3])
+        needed = units.parse_size(error.remedy.value)
         larger = plan_for(directions, memory_bytes=needed)
         assert larger.umem_bytes <= needed
         check(larger, number, directions[number], wanted)

@@ -173,7 +173,7 @@ def test_loopback_has_no_native_mode(va, program):
         'cannot attach program "xk_pass" to lo (native): EOPNOTSUPP: the driver of lo has no native XDP, or not with '
         'the present settings (the kernel: "Underlying driver does not support XDP in native mode")'
     )
-    assert error.remedy == "use generic mode"
+    assert error.remedy == "mode='generic'"
 
 
 @pytest.mark.parametrize("mode", Mode)

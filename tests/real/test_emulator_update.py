@@ -124,7 +124,7 @@ def test_more_than_the_memory_holds_is_refused_and_nothing_changes():
             rf"a-b forward: \d+ frames would be in flight, the packet memory was planned for {share.packets}",
             caught.value.cause,
         )
-        needed = re.fullmatch(r"start with --memory (\S+) or more", caught.value.remedy)[1]
+        needed = re.fullmatch(r"start with memory='(\S+)' or more", caught.value.remedy)[1]
         # What fits forward need not fit in reverse: then neither changes.
         with pytest.raises(CapacityError, match="^a-b reverse: "):
             made.link.update(rate="800Mbit")

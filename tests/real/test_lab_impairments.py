@@ -191,7 +191,7 @@ def test_memory_that_runs_out_is_a_drop_cause_of_its_own_with_the_number_to_set(
         assert not report.valid
         (reason,) = [one for one in report.invalid_because if "memory" in one]
         found = re.fullmatch(
-            rf"a-b forward: {full} packets were dropped because packet memory ran out; set --memory (\S+)", reason
+            rf"a-b forward: {full} packets were dropped because packet memory ran out; set memory to (\S+)", reason
         )
         assert found
         assert report.links[0].directions[0].achieved["loss"] == 0

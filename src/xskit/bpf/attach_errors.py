@@ -11,12 +11,15 @@ from dataclasses import dataclass
 
 from xskit.bpf.errors import AttachError, errno_name, lacks_capability
 from xskit.bpf.occupants import Occupant
-from xskit.errors import XskitError
+from xskit.errors import Setting, XskitError
 
 __all__ = ["MAX_VETH_MTU_BYTES", "Circumstances", "attach_error"]
 
 MAX_VETH_MTU_BYTES = 3506
 """What a veth takes with a native program without frags, where pages have 4096 bytes (measured on 6.18)."""
+
+
+_GENERIC = Setting("mode", "generic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +81,20 @@ def _reason(number: int, at: Circumstances) -> tuple[str, str | None]:
         case errno.EOPNOTSUPP if at.mode == "native":
             return (
                 f"the driver of {at.interface} has no native XDP, or not with the present settings",
-                "use generic mode",
+                _GENERIC,
             )
         case errno.EINVAL | errno.ERANGE | errno.E2BIG if at.mode == "native" and at.mtu_bytes > 1500:
             return (
                 f"the driver refuses, most likely because of the MTU of {at.mtu_bytes} bytes",
-                f"ip link set dev {at.interface} mtu 1500, or use generic mode",
+                Setting("mode", "generic", f"ip link set dev {at.interface} mtu 1500, or {{}}"),
             )
         case errno.EINVAL if at.mode.startswith("tcx"):
             return "this kernel has no tcx (it came with Linux 6.6)", "boot Linux 6.6 or later"
         case errno.EINVAL if at.mode == "native":
-            return "the driver refuses its present settings, and does not say which", "use generic mode"
+            return "the driver refuses its present settings, and does not say which", _GENERIC
         case errno.ENETDOWN:
             return f"{at.interface} is down, and this driver wants it up", f"ip link set dev {at.interface} up"
-    return "the kernel gives no reason", None if at.mode != "native" else "use generic mode"
+    return "the kernel gives no reason", None if at.mode != "native" else _GENERIC
 
 
 def _occupied(at: Circumstances) -> tuple[str, str]:

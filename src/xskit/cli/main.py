@@ -16,7 +16,7 @@ from typing import Any
 
 import typer
 
-from xskit.errors import UsageError, XskitError
+from xskit.errors import Setting, UsageError, XskitError
 
 COMMANDS = {
     "demo": "Two hosts, a link, real packets: asked against achieved.",
@@ -138,12 +138,35 @@ def _usage(error: Exception, arguments: Sequence[str]) -> UsageError:
 
 def _show(error: XskitError, arguments: Sequence[str]) -> int:
     """Cause and remedy on stderr; with --json also as JSON on stdout, where that is not COMMAND's."""
+    remedy = _remedy(error, _called(arguments))
     print(f"xskit: {error.cause}", file=sys.stderr)
-    if error.remedy is not None:
-        print(f"try: {error.remedy}", file=sys.stderr)
+    if remedy is not None:
+        print(f"try: {remedy}", file=sys.stderr)
     if _called(arguments) != "run" and "--json" in arguments:
-        print(json.dumps({"error": {"cause": error.cause, "remedy": error.remedy}}, indent=2))
+        print(json.dumps({"error": {"cause": error.cause, "remedy": remedy}}, indent=2))
     return error.exit_code
+
+
+def _remedy(error: XskitError, command: str) -> str | None:
+    """A setting is written as an option, or as a key of the file that `xskit emulate` reads."""
+    if not isinstance(error.remedy, Setting):
+        return error.remedy
+    if command == "emulate":
+        return error.remedy.written(_as_key) + " (in the table [engine])"
+    return error.remedy.written(_as_bench_option if command == "bench" else _as_option)
+
+
+def _as_key(name: str, value: Any) -> str:
+    return f"{name} = {json.dumps(value)}"
+
+
+def _as_option(name: str, value: Any) -> str:
+    text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    return f"--{name.replace('_', '-')} {text}"
+
+
+def _as_bench_option(name: str, value: Any) -> str:
+    return _as_option(name, "skb" if (name, value) == ("mode", "generic") else value)  # xdpsock's word
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from xskit.emulator.monitor import Monitor
 from xskit.emulator.ports import LinkSpec, PortSpec, port_facts
 from xskit.emulator.portwatch import PortWatch
 from xskit.emulator.report import LinkReport, PortReport, Report, WorkerReport, judge
+from xskit.emulator.room import check_room, engine_words
 from xskit.emulator.settings import DirectionSettings, EngineSettings
 from xskit.emulator.sizing import MemoryPlan, PortFacts, fill_entries, plan_links
 from xskit.emulator.vlan import keep_tags
@@ -30,7 +31,7 @@ from xskit.engine.pipeline import compile_pipeline
 from xskit.engine.sizes import LONGEST_HORIZON_NS
 from xskit.engine.thread import Snapshot, WorkerThread
 from xskit.engine.worker import run_worker
-from xskit.errors import UsageError
+from xskit.errors import Setting, UsageError
 from xskit.netconf.changes import SetPromiscuous
 from xskit.netconf.journal import Journal
 from xskit.netconf.privileges import require
@@ -108,6 +109,7 @@ class Emulator:
         try:
             facts = {port: port_facts(port, self.engine.mode) for spec in self.specs for port in spec.ports}
             self.plan = self._plan(facts)
+            check_room(self.plan, self.engine)
             with self._on_compile():
                 compile_data_plane([direction for _, _, _, direction in self._directions()])
             self._open(facts, self.plan, cpus)
@@ -139,8 +141,8 @@ class Emulator:
             if not port.owned:  # packets for those behind the link have other addresses
                 journal.apply(SetPromiscuous(port.name, namespace=port.namespace))
                 self._warn(keep_tags(journal, port))
-            self.ports[port] = self._closing.enter_context(
-                Port.open(
+            with engine_words():
+                opened = Port.open(
                     port.name,
                     umem,
                     namespace=port.namespace,
@@ -148,7 +150,7 @@ class Emulator:
                     fill_size=fill_entries(self.engine.ring_size, known.hardware_ring),
                     mode=self.engine.mode,
                 )
-            )
+            self.ports[port] = self._closing.enter_context(opened)
         made = self._make_directions(umem, table, plan)
         for spec, forward, reverse in zip(self.specs, made[::2], made[1::2], strict=True):
             self.links[spec.name] = Link(spec.name, forward, reverse, self)
@@ -311,7 +313,7 @@ class Emulator:
 
     def _memory_remedy(self) -> str:
         planned = 0 if self.plan is None else self.plan.umem_bytes
-        return f"set --memory {format_size(1 << (2 * max(planned, 1) - 1).bit_length())}"
+        return f"set memory to {format_size(1 << (2 * max(planned, 1) - 1).bit_length())}"
 
 
 def choose_cpus(engine: EngineSettings) -> tuple[int, ...]:
@@ -324,7 +326,10 @@ def choose_cpus(engine: EngineSettings) -> tuple[int, ...]:
     if engine.cpus is not None:
         if refused := [cpu for cpu in engine.cpus if cpu not in allowed]:
             usable = ", ".join(map(str, reversed(allowed)))
-            raise SettingsError(f"a worker cannot run on CPU {refused[0]}: this process may use {usable}")
+            raise SettingsError(
+                f"a worker cannot run on CPU {refused[0]}: this process may use {usable}",
+                remedy=Setting("cpus", allowed[: engine.workers]),
+            )
         return engine.cpus
     return tuple(allowed[number % len(allowed)] for number in range(engine.workers))
 

@@ -17,7 +17,7 @@ class SettingsError(UsageError):
 
 
 class CapacityError(XskitError):
-    """More was asked of a running link than its memory was planned for."""
+    """More is asked than memory was planned for, or than the machine has."""
 
 
 def explain(

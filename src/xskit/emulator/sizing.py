@@ -20,6 +20,7 @@ from xskit.emulator.mistakes import CapacityError, SettingsError
 from xskit.emulator.packet_mix import PacketMix
 from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings
 from xskit.engine.sizes import BLOCK_BYTES, ENTRY_BYTES, FREE_BYTES, LINE_BYTES, capacity_for
+from xskit.errors import Setting
 
 KERNEL_BYTES_PER_FRAME = 128
 HEADROOM_BYTES = 256
@@ -289,7 +290,10 @@ def _share(wanted: Sequence[int], frames: int, reserve: int, frame_size: int) ->
     left = frames - reserve - least
     if left < 0:
         needed = units.format_size((reserve + least) * frame_size)
-        raise SettingsError(f"this packet memory cannot even fill the FILL rings: at least {needed} is needed")
+        raise SettingsError(
+            f"this packet memory cannot even fill the FILL rings: at least {needed} is needed",
+            remedy=Setting("memory", needed),
+        )
     return [LEAST_FRAMES + left * want // sum(wanted) for want in wanted]
 
 
@@ -318,7 +322,7 @@ def check_capacity(
         needed = _memory_for(plan, share, frames)
         raise CapacityError(
             f"{name}: {frames} frames would be in flight, the packet memory was planned for {share.packets}",
-            remedy=f"start with --memory {units.format_size(needed)} or more",
+            remedy=Setting("memory", units.format_size(needed), "start with {} or more"),
         )
 
 

@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from enum import Enum
 
-from xskit.errors import DeviceError, KernelError, PrivilegeError, XskitError
+from xskit.errors import DeviceError, KernelError, PrivilegeError, Setting, XskitError
 
 __all__ = ["EXPLANATIONS", "Call", "Explanation", "PortError", "SocketError", "explain"]
 
@@ -82,14 +82,15 @@ EXPLANATIONS: dict[tuple[Call, int, str], Explanation] = {
         "ulimit -l {needed_kib} (systemd: LimitMEMLOCK={needed}), or give CAP_IPC_LOCK",
     ),
     (Call.REGISTER, errno.ENOMEM, ""): Explanation(
-        "the kernel cannot pin {needed} bytes of packet memory", "fewer frames, or a larger memory limit of the cgroup"
+        "the kernel cannot pin {needed} bytes of packet memory",
+        "less packet memory (fewer frames), or a larger memory limit of the cgroup",
     ),
     (Call.REGISTER, errno.EBUSY, ""): Explanation("this socket has packet memory already"),
     (Call.RING, errno.EINVAL, ""): Explanation(
         "the {ring} ring cannot have {entries} entries: a power of two is needed", "{ring_argument}={nearest}"
     ),
     (Call.RING, errno.ENOMEM, ""): Explanation(
-        "the kernel has no memory for a {ring} ring of {entries} entries", "{ring_argument}=2048"
+        "the kernel has no memory for a {ring} ring of {entries} entries", Setting("{ring_argument}", 2048)
     ),
     (Call.RING, errno.EBUSY, ""): Explanation("the {ring} ring must be made before the socket is bound"),
     (Call.MAP, errno.EINVAL, ""): Explanation("the {ring} ring is not there to be mapped"),
@@ -109,13 +110,13 @@ EXPLANATIONS: dict[tuple[Call, int, str], Explanation] = {
     ),
     (Call.BIND, errno.EINVAL, "multi-buffer"): Explanation(
         "packets of several frames are refused on queue {queue} of {interface}: multi-buffer came with Linux 6.6",
-        "multi_buffer=False",
+        Setting("multi_buffer", False),
         True,
     ),
     (Call.BIND, errno.EINVAL, "zero copy"): Explanation(
         "{interface} refuses zero copy on queue {queue}: an MTU too large for frames of {frame_size} bytes, or a "
         "driver that has it only in some configurations",
-        "mode='native'",
+        Setting("mode", "native"),
         True,
     ),
     (Call.BIND, errno.EINVAL, ""): Explanation(
@@ -125,7 +126,7 @@ EXPLANATIONS: dict[tuple[Call, int, str], Explanation] = {
         True,
     ),
     (Call.BIND, errno.EOPNOTSUPP, ""): Explanation(
-        "the driver of {interface} has no zero copy on queue {queue}", "mode='native'", True
+        "the driver of {interface} has no zero copy on queue {queue}", Setting("mode", "native"), True
     ),
     (Call.BIND, errno.EBUSY, ""): Explanation(
         "queue {queue} of {interface} is in use{holders}", "end that process, or use another queue", True
@@ -135,11 +136,13 @@ EXPLANATIONS: dict[tuple[Call, int, str], Explanation] = {
     ),
     (Call.BIND, errno.ENETDOWN, ""): Explanation("{interface} is down", "ip link set {interface} up", True),
     (Call.BIND, errno.ENXIO, ""): Explanation(
-        "the driver of {interface} gives queue {queue} to AF_XDP only under a native program", "mode='native'", True
+        "the driver of {interface} gives queue {queue} to AF_XDP only under a native program",
+        Setting("mode", "native"),
+        True,
     ),
     (Call.BIND, errno.ENOMEM, ""): Explanation(
         "the kernel has no memory to describe {frames} frames on queue {queue} of {interface}: each takes 128 bytes",
-        "fewer frames",
+        "less packet memory (fewer frames)",
     ),
     (Call.BIND, errno.EBADF, ""): Explanation("the socket whose packet memory is to be shared is not bound"),
     (Call.SEND, errno.ENETDOWN, ""): Explanation("{interface} is down", "ip link set {interface} up", True),
@@ -171,7 +174,11 @@ def explain(call: Call, error: OSError | int, condition: str = "", **facts: obje
         name = errno.errorcode.get(number, str(number))
         return SocketError(f"{call.value} failed{where}: {name}: {os.strerror(number)}", number)
     cause = found.cause.format(**facts)
-    remedy = found.remedy.format(**facts) if found.remedy else None
+    remedy = found.remedy
+    if isinstance(remedy, Setting):
+        remedy = Setting(remedy.name.format(**facts), remedy.value, remedy.words)
+    elif remedy:
+        remedy = remedy.format(**facts)
     if number == errno.EPERM:
         return PrivilegeError(cause, remedy=remedy)
     if found.device:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from xskit.abi.xdp import AF_XDP, SOL_XDP, BindFlag, SockaddrXdp, SocketOption, XdpOption
-from xskit.errors import UsageError, XskitError
+from xskit.errors import Setting, UsageError, XskitError
 from xskit.netconf.interfaces import Interface
 from xskit.netconf.netdev import device_features
 from xskit.xsk.drivers import usable_bytes
@@ -170,7 +170,9 @@ def _too_long(plan: Plan, several_frames: bool) -> PortError | None:
             f"{known.driver}, the driver of {known.name}, fills only {usable} bytes of a frame of {frame_size} and "
             f"would cut packets of up to {longest} bytes short",
             errno.EINVAL,
-            remedy="frame_size=4096" if frame_size < 4096 else f"ip link set {known.name} mtu {usable - FRAMING_BYTES}",
+            remedy=Setting("frame_size", 4096)
+            if frame_size < 4096
+            else f"ip link set {known.name} mtu {usable - FRAMING_BYTES}",
         )
     if longest > capacity and plan.multi_buffer and not several_frames:
         return PortError(
