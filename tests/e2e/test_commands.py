@@ -171,6 +171,9 @@ def test_version():
     result = xskit("version")
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout == f"xskit {json.loads(xskit('version', '--json').stdout)['xskit']}\n"
+    option = xskit("--version")
+    assert (option.returncode, option.stdout, option.stderr) == (0, result.stdout, "")
+    assert "--version" in xskit("--help").stdout
 
 
 @pytest.mark.root

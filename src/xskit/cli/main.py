@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -108,7 +108,17 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     return app
 
 
-def _xskit() -> None:
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        _load("version")(verbose=False, json=False)
+        raise typer.Exit
+
+
+def _xskit(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version, and exit.")
+    ] = False,
+) -> None:
     """AF_XDP for Python: network links emulated on real packets.
 
     What moves packets needs root; `xskit COMMAND --help` shows what each command does.
