@@ -11,7 +11,10 @@ from xskit.emulator.configuration import parse_configuration, read_configuration
 from xskit.emulator.mistakes import SettingsError
 from xskit.emulator.ports import PortSpec, parse_port
 from xskit.emulator.settings import EngineSettings, link_settings
-from xskit.errors import XskitError
+from xskit.errors import UsageError, XskitError
+from xskit.netconf.ethtool import features
+from xskit.netconf.interfaces import control_socket, look, mtu
+from xskit.netconf.namespaces import MissingError
 
 WHOLE = """
 [engine]
@@ -129,6 +132,50 @@ def test_a_file_is_read(tmp_path):
 @pytest.mark.parametrize("text", ["eth1", "blue/eth1"])
 def test_a_port_is_read_as_it_is_shown(text):
     assert str(parse_port(text)) == text
+
+
+@pytest.mark.parametrize("text", ["eth0", "eth0.5", "b/é-1", "abcdefghijklmno", "a_b@c"])
+def test_what_is_a_port(text):
+    assert str(parse_port(text)) == text
+
+
+@pytest.mark.parametrize("name", ["a b", "a\tb", "\x1b[31mred", "abcdefghijklmnop", "é" * 8, "a:1", ".", "..", "a\x7f"])
+def test_what_no_interface_can_be_called(name):
+    for text in (name, f"blue/{name}"):
+        with pytest.raises(SettingsError) as told:
+            parse_port(text)
+        assert told.value.cause == (
+            f"{text!r} is no port: no interface is called {name!r}: a name has 1 to 15 bytes, without spaces, / and :"
+        )
+        assert told.value.cause.isprintable()
+    with pytest.raises(UsageError, match="^no interface is called "):
+        look(name)
+
+
+@pytest.mark.parametrize("name", ["lo" + "x" * 14, "lo\0x"])
+def test_a_name_that_an_ioctl_would_cut_finds_nothing(name):
+    with control_socket() as control, pytest.raises(OSError, match="No such device"):
+        features(control, name)
+    with pytest.raises(MissingError) as told:
+        mtu(name)
+    assert told.value.cause.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('[link."a\\u001bb"]\nports = ["a", "b"]', "x.toml: [link.'a\\x1bb']: a link's name has only characters that "
+         "can be printed"),
+        ('[link.a]\nports = ["a", "b"]\n"c\\nd" = 1', "x.toml: [link.a]: 'c\\nd': unknown key; known keys are "),
+        ('"\\u0007" = 1', "x.toml: '\\x07': unknown key; known keys are engine, link"),
+        ('[link.a]\nports = ["a", "b\\n"]', "x.toml: [link.a]: ports: 'b\\n' is no port: "),
+    ],
+)  # fmt: skip
+def test_nothing_unprintable_is_printed(text, sentence):
+    with pytest.raises(SettingsError) as told:
+        parse_configuration(text, "x.toml")
+    assert told.value.cause.startswith(sentence)
+    assert told.value.cause.isprintable()
 
 
 @pytest.mark.parametrize("text", ["", "/", "a/", "/a", "a/b/c", "/run/netns/a"])

@@ -25,6 +25,7 @@ from xskit.emulator.mistakes import SettingsError, unknown_key
 from xskit.emulator.ports import LinkSpec, PortSpec, parse_port
 from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings, read
 from xskit.errors import XskitError
+from xskit.netconf.names import shown
 
 __all__ = ["Configuration", "parse_configuration", "read_configuration"]
 
@@ -71,7 +72,7 @@ def parse_configuration(text: str, name: str) -> Configuration:
         raise SettingsError(f"{name}: lists or tables lie too deep inside each other") from None
     for key in tables:
         if key not in _TABLES:
-            raise SettingsError(f"{name}: {key}: {unknown_key(key, _TABLES)}")
+            raise SettingsError(f"{name}: {shown(key)}: {unknown_key(key, _TABLES)}")
     links = tables.get("link", {})
     if not isinstance(links, Mapping) or not links:
         raise SettingsError(f"{name}: there is no link: write a table [link.NAME] with two ports")
@@ -81,12 +82,16 @@ def parse_configuration(text: str, name: str) -> Configuration:
 
 
 def _link(file: str, title: str, table: Any) -> LinkSpec:
-    place = f"[link.{title}]"
+    place = f"[link.{shown(title)}]"
+    if not title.isprintable():
+        raise SettingsError(f"{file}: {place}: a link's name has only characters that can be printed")
     if not isinstance(table, Mapping):
-        raise SettingsError(f"{file}: link.{title} is no table: write {place} on a line of its own, and its keys below")
+        raise SettingsError(
+            f"{file}: link.{shown(title)} is no table: write {place} on a line of its own, and its keys below"
+        )
     for key in table:
         if key not in _LINK_KEYS:
-            raise SettingsError(f"{file}: {place}: {key}: {unknown_key(key, _LINK_KEYS)}")
+            raise SettingsError(f"{file}: {place}: {shown(key)}: {unknown_key(key, _LINK_KEYS)}")
     settings = read(LinkSettings, {key: value for key, value in table.items() if key != "ports"}, file, place)
     return LinkSpec(title, _ports(f"{file}: {place}: ports", table.get("ports")), settings)
 
@@ -99,7 +104,7 @@ def _ports(place: str, value: Any) -> tuple[PortSpec, PortSpec]:
     try:
         return parse_port(value[0]), parse_port(value[1])
     except SettingsError as error:
-        raise SettingsError(f"{place}: {error.cause}") from None
+        raise SettingsError(f"{place}: {error.cause}", remedy=error.remedy) from None
 
 
 def _check_ports(file: str, links: list[LinkSpec]) -> None:

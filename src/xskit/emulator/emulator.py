@@ -87,6 +87,8 @@ class Emulator:
     def _check_specs(self) -> None:
         seen: set[PortSpec] = set()
         for spec in self.specs:
+            if not spec.name.isprintable():
+                raise SettingsError(f"a link's name has only characters that can be printed, not {spec.name!r}")
             for port in spec.ports:
                 if port in seen:
                     raise SettingsError(f"port {port} is in two links, or twice in one")

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from xskit.emulator.mistakes import SettingsError
 from xskit.emulator.settings import LinkSettings
 from xskit.emulator.sizing import PortFacts
+from xskit.errors import UsageError
 from xskit.netconf import ethtool
 from xskit.netconf.interfaces import Interface, control_socket, look
+from xskit.netconf.names import check_interface_name, shown
 from xskit.netconf.namespaces import MissingError, inside
 from xskit.netconf.netdev import device_features
 from xskit.xsk.drivers import CAREFUL_UNIT_BYTES, UNIT_BYTES
@@ -35,7 +37,7 @@ class PortSpec:
     owned: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
-        return self.name if self.namespace is None else f"{self.namespace}/{self.name}"
+        return self.name if self.namespace is None else f"{shown(self.namespace)}/{self.name}"
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,15 @@ def parse_port(text: str) -> PortSpec:
     Neither name can have a slash in it (dev_valid_name in net/core/dev.c).
 
     Raises:
-        SettingsError: it is empty, or has more than one slash.
+        SettingsError: it is empty, has more than one slash, or no interface can be called that.
     """
     namespace, slash, name = text.rpartition("/")
     if not name or "/" in namespace or (slash and not namespace):
         raise SettingsError(f"{text!r} is no port: write eth1, or blue/eth1 for one in the network namespace blue")
+    try:
+        check_interface_name(name)
+    except UsageError as error:
+        raise SettingsError(f"{text!r} is no port: {error.cause}", remedy=error.remedy) from None
     return PortSpec(name, namespace or None)
 
 

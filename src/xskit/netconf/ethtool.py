@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
-import os
 import struct
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from socket import socket
 
 from xskit.abi import ethtool as abi
+from xskit.netconf.names import request_name
 
 __all__ = [
     "ALIASES",
@@ -174,5 +174,6 @@ def _feature_names(control: socket, interface: str) -> list[str]:
 def call(control: socket, interface: str, request: bytes) -> bytes:
     """One request by ioctl(2); returns the answer, which has its length. Raises OSError."""
     buffer = ctypes.create_string_buffer(request, len(request))
-    fcntl.ioctl(control, abi.SIOCETHTOOL, abi.INTERFACE_REQUEST.pack(os.fsencode(interface), ctypes.addressof(buffer)))
+    name = request_name(interface)
+    fcntl.ioctl(control, abi.SIOCETHTOOL, abi.INTERFACE_REQUEST.pack(name, ctypes.addressof(buffer)))
     return buffer.raw

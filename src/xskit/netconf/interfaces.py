@@ -23,6 +23,7 @@ from xskit.abi import ethtool as abi
 from xskit.abi import netlink as nl
 from xskit.errors import DeviceError, KernelError
 from xskit.netconf import ethtool
+from xskit.netconf.names import check_interface_name, request_name, shown
 from xskit.netconf.namespaces import MissingError
 from xskit.netconf.netlink import Netlink, NetlinkError, attributes, text
 from xskit.netconf.privileges import require
@@ -106,6 +107,7 @@ def look(name: str) -> Interface:
     """All facts of the interface `name`.
 
     Raises:
+        UsageError: no interface can have this name.
         MissingError: there is none of this name.
     """
     body = _get(name)
@@ -179,7 +181,7 @@ def set_up(name: str, up: bool) -> None:
         flags = _flags(control, name)
         wanted = flags | nl.LinkFlag.UP if up else flags & ~nl.LinkFlag.UP
         with _explained(f"{name} cannot be set {'up' if up else 'down'}", name):
-            fcntl.ioctl(control, abi.SIOCSIFFLAGS, _NAME_AND_FLAGS.pack(name.encode(), wanted))
+            fcntl.ioctl(control, abi.SIOCSIFFLAGS, _NAME_AND_FLAGS.pack(request_name(name), wanted))
 
 
 def mtu(name: str) -> int:
@@ -191,7 +193,7 @@ def mtu(name: str) -> int:
 def set_mtu(name: str, size_bytes: int) -> None:
     """Set the MTU of `name`. Raises MissingError, PrivilegeError, RefusedError."""
     with control_socket() as control, _explained(f"the MTU of {name} cannot be {size_bytes}", name):
-        fcntl.ioctl(control, abi.SIOCSIFMTU, _NAME_AND_NUMBER.pack(name.encode(), size_bytes))
+        fcntl.ioctl(control, abi.SIOCSIFMTU, _NAME_AND_NUMBER.pack(request_name(name), size_bytes))
 
 
 def delete(name: str) -> None:
@@ -207,7 +209,9 @@ def missing(name: str) -> MissingError:
     """The error for an interface that is not there, with the names that look like it."""
     close = difflib.get_close_matches(name, [other for _, other in socket.if_nameindex()])
     meant = f"; did you mean {' or '.join(close)}?" if close else ""
-    return MissingError(f"there is no interface {name} in this network namespace{meant}", remedy="ip -brief link")
+    return MissingError(
+        f"there is no interface {shown(name)} in this network namespace{meant}", remedy="ip -brief link"
+    )
 
 
 def refusal(doing: str, error: OSError, name: str | None = None) -> DeviceError | RefusedError:
@@ -279,17 +283,18 @@ def control_socket() -> socket.socket:
 
 def _flags(control: socket.socket, name: str) -> int:
     with _explained(f"the flags of {name} cannot be read", name):
-        answer = fcntl.ioctl(control, abi.SIOCGIFFLAGS, _NAME_AND_FLAGS.pack(os.fsencode(name), 0))
+        answer = fcntl.ioctl(control, abi.SIOCGIFFLAGS, _NAME_AND_FLAGS.pack(request_name(name), 0))
     return int(_NAME_AND_FLAGS.unpack(answer)[1])
 
 
 def _mtu(control: socket.socket, name: str) -> int:
     with _explained(f"the MTU of {name} cannot be read", name):
-        answer = fcntl.ioctl(control, abi.SIOCGIFMTU, _NAME_AND_NUMBER.pack(os.fsencode(name), 0))
+        answer = fcntl.ioctl(control, abi.SIOCGIFMTU, _NAME_AND_NUMBER.pack(request_name(name), 0))
     return int(_NAME_AND_NUMBER.unpack(answer)[1])
 
 
 def _get(name: str) -> bytes:
+    check_interface_name(name)
     with Netlink() as netlink:
         try:
             request = nl.LINK_HEADER.pack(0, 0, 0, 0, 0) + text(nl.IFLA_IFNAME, name)

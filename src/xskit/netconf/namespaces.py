@@ -19,6 +19,7 @@ from pathlib import Path
 from xskit.abi.mount import CLONE_NEWNET, MNT_DETACH, MS_BIND, MS_REC, MS_SHARED
 from xskit.errors import DeviceError, KernelError, UsageError
 from xskit.netconf import _libc
+from xskit.netconf.names import shown
 from xskit.netconf.privileges import require
 
 __all__ = [
@@ -208,7 +209,7 @@ def _open(path: Path) -> int:
 
 def _missing(path: Path) -> MissingError:
     name = path.name if path.parent == FOLDER else str(path)
-    return MissingError(f"there is no network namespace {name}", remedy="ip netns list")
+    return MissingError(f"there is no network namespace {shown(name)}", remedy="ip netns list")
 
 
 def _enter(fd: int) -> None:
