@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 import shutil
 import socket
 import subprocess
 import threading
+import warnings
 from contextlib import ExitStack
 
 import pytest
 
-from tests.guards import descriptors
+from tests.guards import descriptors, namespaces
 from tests.real import tags
 from tests.real.lab_rig import Pair, introduce, pair, wait_until
 from xskit.emulator.mistakes import SettingsError
@@ -191,6 +194,55 @@ def test_a_link_that_cannot_start_leaves_the_lab_usable():
         result = traffic.udp(a, b, packets=20, interval_ns=10_000, frame_bytes=100)
         assert result.received == 20
         assert link.addresses == (a.address, b.address)
+
+
+def let_go(kept):
+    """Forget what is in the list."""
+    kept.clear()
+    gc.collect()
+
+
+def test_a_lab_that_is_forgotten_is_closed_with_a_warning():
+    before = descriptors() | namespaces()
+
+    def build():
+        lab = Lab()
+        return lab.link(lab.host("a"), lab.host("b")), lab._tag
+
+    link, tag = build()
+    gc.collect()
+    assert traffic.udp(*link.hosts, packets=5, interval_ns=10_000, frame_bytes=100).received == 5  # still there
+    kept = [link.hosts[0]]
+    del link
+    gc.collect()
+    assert kept[0].run("true").returncode == 0
+    with pytest.warns(ResourceWarning, match=f"^a lab was not closed: its namespaces {tag}-... are removed now$"):
+        let_go(kept)
+    wait_until(lambda: descriptors() | namespaces() == before, "it has been closed")
+
+
+def test_a_lab_that_was_closed_is_forgotten_in_silence(recwarn):
+    lab = Lab()
+    lab.host("a")
+    lab.close()
+    del lab
+    gc.collect()
+    assert [str(one.message) for one in recwarn] == []
+
+
+def test_a_forked_process_that_forgets_a_lab_takes_nothing_away():
+    with Lab() as lab:
+        a = lab.host("a")
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            with contextlib.suppress(BaseException):
+                warnings.simplefilter("error")
+                lab._forgotten()
+                code = 0
+            os._exit(code)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert a.run("true").returncode == 0
 
 
 def test_a_lab_leaves_no_descriptor_and_no_memory_behind():

@@ -23,7 +23,10 @@ class Host:
         interfaces: their names, in the same order.
     """
 
-    def __init__(self, name: str, namespace: str | None, journal: Journal, names: Mapping[str, str]) -> None:
+    def __init__(
+        self, name: str, namespace: str | None, journal: Journal, names: Mapping[str, str], lab: object = None
+    ) -> None:
+        self._lab = lab  # lives as long as its hosts are used
         self.name = name
         self.namespace = namespace
         self.addresses: list[str] = []

@@ -14,6 +14,9 @@ import itertools
 import os
 import re
 import secrets
+import threading
+import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
@@ -66,7 +69,10 @@ class LabLink:
         emulator: that runs it.
     """
 
-    def __init__(self, name: str, hosts: tuple[Host, Host], addresses: tuple[str, str], emulator: Emulator) -> None:
+    def __init__(
+        self, name: str, hosts: tuple[Host, Host], addresses: tuple[str, str], emulator: Emulator, lab: Lab
+    ) -> None:
+        self._lab = lab  # lives as long as its links and hosts are used
         self.name = name
         self.hosts = hosts
         self.addresses = addresses
@@ -98,6 +104,8 @@ class LabLink:
 class Lab:
     """Hosts and links of one experiment; a context manager that takes everything back.
 
+    One that nobody uses any more, nor any of its hosts and links, is closed with a ResourceWarning.
+
     Args:
         on_compile: as of Emulator.
         engine: fields of EngineSettings for all links: seed=7, spin=True, memory="1GiB", ...
@@ -126,6 +134,8 @@ class Lab:
         self._stack = contextlib.ExitStack()
         restore_dead()
         self._journal = self._stack.enter_context(Journal.open())
+        self._forgotten = weakref.finalize(self, _forgotten, self._stack, self._tag, os.getpid())
+        self._forgotten.atexit = False  # the journal is restored at exit anyway
 
     # -- building --------------------------------------------------------------------------------------------------
 
@@ -138,7 +148,7 @@ class Lab:
         self._check_name(name)
         namespace = self._namespace(name)
         self._no_ipv6(namespace, "all", "default")
-        self.hosts[name] = Host(name, namespace, self._journal, self._names)
+        self.hosts[name] = Host(name, namespace, self._journal, self._names, self)
         return self.hosts[name]
 
     def machine(self, name: str = "peer") -> Host:
@@ -152,7 +162,7 @@ class Lab:
         self._check_name(name)
         if self._machine is not None:
             raise UsageError(f"this machine is in the lab already, as {self._machine.name}")
-        self._machine = self.hosts[name] = Host(name, None, self._journal, self._names)
+        self._machine = self.hosts[name] = Host(name, None, self._journal, self._names, self)
         return self._machine
 
     def _check_name(self, name: str) -> None:
@@ -201,7 +211,7 @@ class Lab:
             self._stack.callback(emulator.close)
             emulator.start()
         ends = (first.addresses[-1], second.addresses[-1])
-        self.links[title] = LabLink(title, (first, second), ends, emulator)
+        self.links[title] = LabLink(title, (first, second), ends, emulator, self)
         return self.links[title]
 
     @contextlib.contextmanager
@@ -291,6 +301,7 @@ class Lab:
 
     def close(self) -> None:
         """End all processes, stop the links, remove the hosts; twice is fine."""
+        self._forgotten.detach()
         self._stack.close()
 
     def __enter__(self) -> Self:
@@ -300,3 +311,13 @@ class Lab:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _forgotten(stack: contextlib.ExitStack, tag: str, pid: int) -> None:
+    """Close a lab that was not closed; in a thread of its own, for the collector stops any other one anywhere."""
+    if os.getpid() != pid:
+        return
+    try:
+        warnings.warn(f"a lab was not closed: its namespaces {tag}-... are removed now", ResourceWarning, stacklevel=1)
+    finally:
+        threading.Thread(target=stack.close, name="xskit-forgotten").start()
