@@ -211,4 +211,4 @@ def test_features_cannot_be_tried_without_privileges(machine: Outer):
 def test_restore_as_json(machine: Outer):
     result = machine.xskit("restore", "--json")
     assert result.code == 0
-    assert all(set(line) == {"what", "fate", "detail"} for line in json.loads(result.out))
+    assert all(set(line) == {"what", "fate", "detail", "remedy"} for line in json.loads(result.out))

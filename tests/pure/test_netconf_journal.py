@@ -11,7 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import typer
 
+from xskit.cli.restore import restore
 from xskit.errors import DeviceError, KernelError, XskitError
 from xskit.netconf import journal as journal_module
 from xskit.netconf import journalfile, pids
@@ -362,19 +364,70 @@ def test_after_a_restart_of_the_machine_nothing_is_touched(folder):
     assert MACHINE == {"old": 1}
 
 
-def test_a_kind_of_another_version_is_kept_in_the_journal(folder):
-    lines = [
-        {"xskit": 1, "boot": journalfile.boot(), "home": None},
-        {"id": 0, "event": "planned", "kind": "NotYetInvented", "change": {}},
-        {"id": 1, "event": "planned", "kind": "Poke", "change": {"name": "old", "value": 1, "before": 5}},
-    ]
+def written(folder, *lines):
     leave(folder, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
-    assert {str(fate) for fate in restore_dead()} == {
-        "a change NotYetInvented: not put back (another version of xskit wrote it)",
-        "poke old: put back",
-    }
+    return str(folder / DEAD)
+
+
+HEADER = {"xskit": 1, "boot": journalfile.boot(), "home": None}
+KNOWN = {"id": 1, "event": "planned", "kind": "Poke", "change": {"name": "old", "value": 1, "before": 5}}
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ({"id": 0, "event": "planned", "kind": "NotYetInvented", "change": {}}, "a change NotYetInvented"),
+        ({"id": 0, "event": "planned", "kind": "Poke", "change": {"name": "a", "since": 3}}, "a change Poke"),
+        ({"id": 0, "event": "planned", "kind": "Poke", "change": ["a", 3]}, "an event 'planned'"),
+        ({"id": 0, "event": "planned", "kind": "SetMtu", "change": {}}, "a change SetMtu"),
+        ({"id": 0, "event": "planned"}, "an event 'planned'"),
+        ({"id": [0], "event": "done"}, "an event 'done'"),
+        ({"id": 0, "event": "moved", "to": 7}, "an event 'moved'"),
+        ({}, "an event None"),
+    ],
+)
+def test_what_another_version_wrote_is_told_and_kept_and_the_rest_put_back(folder, line, what):
+    path = written(folder, HEADER, line, KNOWN)
+    failed, done = restore_dead()
+    assert str(failed) == f"{what}: not put back (another version of xskit wrote it)"
+    assert failed.remedy == (
+        f"xskit restore, of the version that wrote {path}; or, when nothing of it is left: rm {path}"
+    )
+    assert str(done) == "poke old: put back"
     assert MACHINE == {"old": 5}
     assert journals(folder) == [DEAD]
+    assert restore_dead() == [failed], "what was put back is not put back again"
+
+
+def test_a_journal_of_a_later_version(folder):
+    written(folder, HEADER | {"xskit": 2}, {"event": "noted"}, KNOWN)
+    failed, done = restore_dead()
+    assert str(failed) == "an event 'noted': not put back (journals of version 2 are not known)"
+    assert str(done) == "poke old: put back"
+
+
+def test_a_record_with_other_types_stops_nothing(folder):
+    path = written(
+        folder, HEADER, KNOWN, {"id": 2, "event": "planned", "kind": "Poke", "change": {"name": ["x"], "value": 1}}
+    )
+    failed, done = restore_dead()
+    assert str(failed).startswith("a change Poke: not put back (its record makes no sense to this version: ")
+    assert failed.remedy.endswith(f"rm {path}")
+    assert str(done) == "poke old: put back"
+
+
+def test_the_command_says_what_cannot_be_put_back(folder, capsys):
+    path = written(folder, HEADER, KNOWN, {"id": 0, "event": "planned", "kind": "NotYetInvented", "change": {}})
+    with pytest.raises(typer.Exit) as ended:
+        restore()
+    assert ended.value.exit_code == 1
+    told = capsys.readouterr()
+    assert told.out == (
+        "a change NotYetInvented: not put back (another version of xskit wrote it)\npoke old: put back\n"
+    )
+    assert told.err == (
+        f"try: xskit restore, of the version that wrote {path}; or, when nothing of it is left: rm {path}\n"
+    )
 
 
 def test_a_strangers_journal_is_not_obeyed(folder, monkeypatch):

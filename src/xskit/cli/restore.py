@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json as json_module
+import sys
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -22,10 +24,10 @@ def restore(json: Annotated[bool, typer.Option("--json", help="print the result 
 
     found = restore_dead()
     if json:
-        print(
-            json_module.dumps([{"what": one.what, "fate": one.fate, "detail": one.detail} for one in found], indent=2)
-        )
+        print(json_module.dumps([asdict(one) for one in found], indent=2))
     else:
         print("\n".join(map(str, found)) or "nothing to put back")
+    for remedy in dict.fromkeys(one.remedy for one in found if one.remedy):
+        print(f"try: {remedy}", file=sys.stderr)
     if any(one.fate is Fate.FAILED for one in found):
         raise typer.Exit(1)

@@ -25,11 +25,14 @@ from typing import Any, Self
 from xskit.errors import DeviceError, KernelError, XskitError
 from xskit.netconf.changes.base import Change, Fate, Restored
 from xskit.netconf.journalfile import JournalFile, boot, dead_journals
+from xskit.netconf.names import shown
 from xskit.netconf.namespaces import OWN, MissingError, find, identity, inside
 
 __all__ = ["Journal", "restore_dead"]
 
 _VERSION = 1
+_MISUNDERSTOOD = (TypeError, ValueError, AttributeError, LookupError)
+"""What a record of another version leads to: fields or types that are not those of this one."""
 _TRIES = 3  # of one restore that Ctrl-C cuts short
 
 
@@ -210,19 +213,26 @@ def _restore_file(path: Path) -> list[Restored]:
 
 def _restore_open(file: JournalFile) -> list[Restored]:
     header, pending, unreadable = _replay(file.read())
+    written = header.get("xskit", _VERSION)
+    by = "another version of xskit wrote it" if written == _VERSION else f"journals of version {written} are not known"
+    remedy = f"xskit restore, of the version that wrote {file.path}; or, when nothing of it is left: rm {file.path}"
     rebooted = header.get("boot", boot()) != boot()
     number_of_home = header.get("home", identity())
     home = find(number_of_home) if isinstance(number_of_home, int) else None
-    fates = unreadable
+    fates = [Restored(what, Fate.FAILED, by, remedy) for what in unreadable]
     with inside(home):
         for number in sorted(pending, reverse=True):
             change = pending[number]
-            if rebooted and not change.outlives_boot:
-                fate = Restored(str(change), Fate.GONE, "the machine was restarted")
-            elif home is None and change.touches_home():
-                fate = Restored(str(change), Fate.GONE, "the network namespace of its process is gone")
-            else:
-                fate = _restore(change)
+            try:
+                if rebooted and not change.outlives_boot:
+                    fate = Restored(str(change), Fate.GONE, "the machine was restarted")
+                elif home is None and change.touches_home():
+                    fate = Restored(str(change), Fate.GONE, "the network namespace of its process is gone")
+                else:
+                    fate = _restore(change)
+            except _MISUNDERSTOOD as error:
+                what = f"a change {type(change).__name__}"
+                fate = Restored(what, Fate.FAILED, f"its record makes no sense to this version: {error}", remedy)
             if fate.fate is not Fate.FAILED:
                 with suppress(KernelError):
                     file.write({"id": number, "event": "done", "fate": fate.fate})
@@ -236,28 +246,30 @@ def _restore(change: Change) -> Restored:
     except MissingError:
         return Restored(str(change), Fate.GONE)
     except (XskitError, OSError) as error:
-        return Restored(str(change), Fate.FAILED, getattr(error, "cause", str(error)))
+        cause, remedy = getattr(error, "cause", str(error)), getattr(error, "remedy", None)
+        return Restored(str(change), Fate.FAILED, cause, remedy)
 
 
-def _replay(events: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[int, Change], list[Restored]]:
-    """The header, the changes still in force by number, and a failure for each that this version cannot read."""
+def _replay(events: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[int, Change], list[str]]:
+    """The header, the changes still in force by number, and what this version cannot read."""
     header = events[0] if events and "xskit" in events[0] else {}
     kinds: dict[int, str] = {}
     records: dict[int, dict[str, Any]] = {}
-    for event in events:
-        number = event.get("id", -1)
-        match event.get("event"):
-            case "planned":
-                kinds[number], records[number] = event["kind"], event["change"]
-            case "applied" if number in records:
-                records[number] = event["change"]
-            case "done":
-                kinds.pop(number, None)
-    pending: dict[int, Change] = {}
     unreadable = []
+    for event in events[bool(header) :]:
+        match event:
+            case {"event": "planned", "id": int(number), "kind": str(kind), "change": dict(record)}:
+                kinds[number], records[number] = kind, record
+            case {"event": "applied", "id": int(number), "change": dict(record)} if number in records:
+                records[number] = record
+            case {"event": "done", "id": int(number)}:
+                kinds.pop(number, None)
+            case _:
+                unreadable.append(f"an event {event.get('event')!r}")
+    pending: dict[int, Change] = {}
     for number, kind in kinds.items():
         try:
             pending[number] = Change.kinds[kind].from_record(records[number])
-        except (KeyError, TypeError, XskitError):
-            unreadable.append(Restored(f"a change {kind}", Fate.FAILED, "another version of xskit wrote it"))
+        except (*_MISUNDERSTOOD, XskitError):
+            unreadable.append(f"a change {shown(kind)}")
     return header, pending, unreadable

@@ -34,11 +34,12 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """One change and its fate. `detail` says why it was left alone or could not be put back."""
+    """One change and its fate. `detail` says why it was left alone or not put back, `remedy` what to do about that."""
 
     what: str
     fate: Fate
     detail: str = ""
+    remedy: str | None = None
 
     def __str__(self) -> str:
         return f"{self.what}: {self.fate}" + (f" ({self.detail})" if self.detail else "")
