@@ -66,7 +66,7 @@ def interfaces() -> set[str]:
 
 def journals() -> set[str]:
     """Journals of this process and of dead ones; PID-START-N.jsonl says whose it is."""
-    paths = {path: path.name.partition("-")[0] for path in JOURNALS.glob("*")}
+    paths = {path: path.name.partition("-")[0] for path in JOURNALS.glob("*.jsonl")}
     return {
         f"journal {path}" for path, pid in paths.items() if pid == str(os.getpid()) or not Path("/proc", pid).exists()
     }

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xskit.emulator.emulator import Emulator, LinkSpec, PortSpec, choose_cpus
+from xskit.emulator.emulator import Emulator, LinkSpec, PortSpec
 from xskit.emulator.mistakes import SettingsError
 from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings, link_settings, read
 from xskit.engine.sizes import LONGEST_HORIZON_NS
@@ -225,18 +223,6 @@ def test_what_was_asked_in_base_units():
         "queue": {"kind": "droptail", "limit": "64KiB"},
         "loss": 0.005,
     }
-
-
-def test_workers_run_where_they_may():
-    allowed = os.sched_getaffinity(0)
-    assert set(choose_cpus(EngineSettings(workers=2))) <= allowed
-    assert choose_cpus(EngineSettings(cpus=(min(allowed),))) == (min(allowed),)
-    absent = max(allowed) + 1
-    with pytest.raises(SettingsError) as caught:
-        choose_cpus(EngineSettings(cpus=(absent,)))
-    usable = ", ".join(map(str, sorted(allowed)))
-    assert caught.value.cause == f"a worker cannot run on CPU {absent}: this process may use {usable}"
-    assert caught.value.remedy == f"cpus={[max(allowed)]}"
 
 
 def test_links_share_neither_ports_nor_names():

@@ -46,6 +46,18 @@ def test_workers_are_pinned_where_they_were_told():
         assert [worker.cpu for worker in made.link.report().workers] == list(wanted)
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this process has one CPU")
+def test_two_links_have_their_workers_on_different_cpus(monkeypatch, tmp_path):
+    monkeypatch.setenv("XSKIT_RUN", str(tmp_path))  # whoever else runs links on this machine does not count
+    with pair() as made:
+        other = made.lab.link(made.lab.host("c"), made.lab.host("d"))
+        cpus = [worker.cpu for link in (made.link, other) for worker in link.report().workers]
+        assert len(set(cpus)) == 2
+        made.link.close()
+        third = made.lab.link(made.lab.host("e"), made.lab.host("f"))
+        assert [worker.cpu for worker in third.report().workers] == cpus[:1]
+
+
 def loops_while_asleep(made) -> list[float]:
     """Loops a second of each worker, while nothing comes."""
     before = [(worker.view.loops, time.monotonic()) for worker in workers_of(made)]

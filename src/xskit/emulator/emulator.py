@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from xskit.emulator.cpus import CpuClaim
 from xskit.emulator.link import Link, LinkDirection
 from xskit.emulator.mistakes import SettingsError
 from xskit.emulator.monitor import Monitor
@@ -31,7 +32,7 @@ from xskit.engine.pipeline import compile_pipeline
 from xskit.engine.sizes import LONGEST_HORIZON_NS
 from xskit.engine.thread import Snapshot, WorkerThread
 from xskit.engine.worker import run_worker
-from xskit.errors import Setting, UsageError
+from xskit.errors import UsageError
 from xskit.netconf.changes import SetPromiscuous
 from xskit.netconf.journal import Journal
 from xskit.netconf.privileges import require
@@ -106,15 +107,16 @@ class Emulator:
                 left half-made.
         """
         require(("CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF"), "opening ports through AF_XDP")
-        cpus = choose_cpus(self.engine)
         self._pid = os.getpid()
         try:
+            claim = CpuClaim.make(self.engine)
+            self._closing.callback(claim.close)
             facts = {port: port_facts(port, self.engine.mode) for spec in self.specs for port in spec.ports}
             self.plan = self._plan(facts)
             check_room(self.plan, self.engine)
             with self._on_compile():
                 compile_data_plane([direction for _, _, _, direction in self._directions()])
-            self._open(facts, self.plan, cpus)
+            self._open(facts, self.plan, claim.cpus)
         except BaseException:
             self._closing.close()
             raise
@@ -318,24 +320,6 @@ class Emulator:
         return f"set memory to {format_size(1 << (2 * max(planned, 1) - 1).bit_length())}"
 
 
-def choose_cpus(engine: EngineSettings) -> tuple[int, ...]:
-    """The CPUs for the workers: those asked for, or the last ones that this process may use.
-
-    Raises:
-        SettingsError: this process may not use one of those asked for.
-    """
-    allowed = sorted(os.sched_getaffinity(0), reverse=True)
-    if engine.cpus is not None:
-        if refused := [cpu for cpu in engine.cpus if cpu not in allowed]:
-            usable = ", ".join(map(str, reversed(allowed)))
-            raise SettingsError(
-                f"a worker cannot run on CPU {refused[0]}: this process may use {usable}",
-                remedy=Setting("cpus", allowed[: engine.workers]),
-            )
-        return engine.cpus
-    return tuple(allowed[number % len(allowed)] for number in range(engine.workers))
-
-
 def _receive_end(queue: Any, port: Port) -> ReceiveEnd:
     socket = queue.receiver
     return ReceiveEnd(rx=socket.rx_ring, fill=socket.fill_ring, fd=socket.fd, zero_copy=port.zero_copy)
@@ -391,4 +375,4 @@ def _worker_report(snapshot: Snapshot) -> WorkerReport:
     )
 
 
-__all__ = ["Emulator", "LinkSpec", "PortSpec", "choose_cpus", "compile_data_plane"]
+__all__ = ["Emulator", "LinkSpec", "PortSpec", "compile_data_plane"]
