@@ -15,9 +15,12 @@ from xskit.engine.packets import NIL, DropCause, Packet
 from xskit.engine.pipeline import ARRIVAL_BYTES, Pipeline
 from xskit.engine.stage import Capacity
 from xskit.engine.virtual import VirtualPipeline
+from xskit.engine.wheel import ticks_for
 from xskit.jit import call_pointer, compiled
 from xskit.memory import Region, array_at, record_view
+from xskit.stages.bottleneck import Bottleneck
 from xskit.stages.delay import Delay
+from xskit.stages.delay_free import FreeDelay
 
 FRAME_SHIFT = 11
 FRAMES = 16
@@ -172,6 +175,35 @@ def test_inject_counts_the_packet_that_came_as_dropped_and_the_new_one_as_inject
     assert counters.in_flight_bytes == 2 * len(ipv4(0)) + stages.INJECTED_BYTES
     assert len(bench.left()) == 3
     assert bench.balanced()
+
+
+SHAPES = [
+    [stages.EveryThird(stages.REPLACED), Delay(1000)],
+    [stages.EveryThird(stages.REPLACED), Bottleneck(rate_bps=10**10), Delay(1000), Delay(300)],
+    [Delay(700), stages.EveryThird(stages.REPLACED), Bottleneck(rate_bps=10**10), Delay(1000)],
+    [stages.EveryThird(stages.REPLACED), stages.EveryThird(stages.REPLACED), Delay(1000)],
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_is_injected_leaves_behind_what_leaves_earlier_however_arrivals_are_cut(shape):
+    arrivals = [(time_ns, 100) for time_ns in (0, 100, 1500, 1600, 1700, 1800, 5000, 5001, 5002, 5003, 5004, 9000)]
+    with VirtualPipeline(shape) as at_once, VirtualPipeline(shape) as one_by_one:
+        left = at_once.run(arrivals, 20_000)
+        assert len(left) == len(arrivals)
+        assert at_once.pipeline.counters.injected > 0
+        times = [departure.time_ns for departure in left]
+        assert times == sorted(times)
+        assert left == [one for arrival in arrivals for one in one_by_one.run([arrival], arrival[0])] + one_by_one.run(
+            [], 20_000
+        )
+
+
+def test_what_is_injected_leaves_behind_a_wheel_to_within_its_tick():
+    tick_ns = 1 << ticks_for(2000)[1]
+    with VirtualPipeline([stages.EveryThird(stages.REPLACED), FreeDelay(1000)], horizon_ns=2000) as virtual:
+        left = virtual.run([(0, 100), (100, 100), (1100 + 2 * tick_ns, 100)], 20_000)
+        assert [departure.number for departure in left] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("bench", [{"verdict": 0, "egress": 2, "exits": 3}], indirect=True)

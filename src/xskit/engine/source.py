@@ -87,7 +87,7 @@ _VERDICTS = {
         {next}(block, copy, length, time_ns)
 """,
     Verdict.INJECT: """elif verdict & 255 == {kind}:
-    leave(block, handle, replace(block, handle, length, verdict >> 8), time_ns)
+{earlier}    leave(block, handle, replace(block, handle, length, verdict >> 8), time_ns)
 """,
     Verdict.DROP: """else:
     discard(block, handle, length, verdict >> 8)
@@ -136,7 +136,7 @@ def pipeline_source(kinds: Sequence[StageKind], places: Sequence[Place], paramet
     names = ", ".join(kind.name for kind in kinds) or "nothing"
     parts = [_HEAD.format(names=names, imports="".join(map(_imports, numbers, kinds)))]
     # What is called comes first: the last stage, then the one that hands packets to it, and so on.
-    parts += [_stage(n, kinds, places[n]) for n in reversed(numbers)]
+    parts += [_stage(n, kinds, places) for n in reversed(numbers)]
     parts.append(
         _RUN.format(
             first="enter_0" if kinds else "leave",
@@ -153,21 +153,23 @@ def pipeline_source(kinds: Sequence[StageKind], places: Sequence[Place], paramet
     return "".join(parts)
 
 
-def _stage(n: int, kinds: Sequence[StageKind], place: Place) -> str:
+def _stage(n: int, kinds: Sequence[StageKind], places: Sequence[Place]) -> str:
     """The functions of one stage: enter, and for a holding stage advance before it."""
-    kind = kinds[n]
+    kind, place = kinds[n], places[n]
+    # What leaves at once leaves behind all that the stages further on let go before.
+    earlier = _advance_all(kinds, places, "time_ns", " " * 4, first=n + 1)
     following = f"enter_{n + 1}" if n + 1 < len(kinds) else "leave"
     known = vars(place) | {"n": n, "next": following}
     if not kind.holding:
-        return _STEP.format(verdicts=_verdicts(kind, following, " " * 4), **known)
+        return _STEP.format(verdicts=_verdicts(kind, following, earlier, " " * 4), **known)
     first = f"    advance_{n}(block, time_ns)\n" if kind.advance_first else ""
-    advance = _ADVANCE.format(verdicts=_verdicts(kind, following, " " * 8), **known)
+    advance = _ADVANCE.format(verdicts=_verdicts(kind, following, earlier, " " * 8), **known)
     return advance + _PUSH.format(advance_first=first, **known)
 
 
-def _verdicts(kind: StageKind, following: str, margin: str) -> str:
+def _verdicts(kind: StageKind, following: str, earlier: str, margin: str) -> str:
     wanted = [verdict for verdict in _VERDICTS if verdict in kind.verdicts]
-    text = "".join(_VERDICTS[verdict].format(kind=int(verdict), next=following) for verdict in wanted)
+    text = "".join(_VERDICTS[verdict].format(kind=int(verdict), next=following, earlier=earlier) for verdict in wanted)
     return indent(text, margin)
 
 
@@ -187,10 +189,16 @@ def _imports(n: int, kind: StageKind) -> str:
     )
 
 
-def _advance_all(kinds: Sequence[StageKind], places: Sequence[Place], until: str, indent: str) -> str:
-    """Advance every holding stage; what follows one that hands packets on late only as far as that one is final."""
+def _advance_all(
+    kinds: Sequence[StageKind], places: Sequence[Place], until: str, indent: str, *, first: int = 0
+) -> str:
+    """Advance every holding stage from `first` on.
+
+    What follows one that hands packets on late is advanced only as far as that one is final.
+    """
     lines = []
-    for n, (kind, place) in enumerate(zip(kinds, places, strict=True)):
+    for n in range(first, len(kinds)):
+        kind, place = kinds[n], places[n]
         if kind.holding:
             lines.append(f"{indent}advance_{n}(block, {until})\n")
         if kind.has_final and any(later.holding for later in kinds[n + 1 :]):

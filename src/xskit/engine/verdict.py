@@ -10,7 +10,7 @@ A verdict is one word: the kind in its low byte, an argument above.
     HOLD         the stage keeps it (only holding stages, from `push`)
     INJECT cause the stage has turned it into a packet of its own (an ICMP answer) in the same memory, and may have
                  changed its length and chosen its egress: the packet that came counts as dropped under the cause, the
-                 new one as injected, and it leaves at once
+                 new one as injected, and it leaves at once, behind what leaves earlier
 
 A kind says which verdicts its functions may return (`StageKind.verdicts`); only those are compiled into a pipeline.
 """
