@@ -137,6 +137,18 @@ def test_more_than_the_memory_holds_is_refused_and_nothing_changes():
         made.link.forward.update(rate="10Gbit", owd="100ms")
 
 
+def test_without_a_rate_more_than_the_memory_holds_is_told_by_what_came(caplog):
+    with pair(engine={"memory": "20MiB"}, owd="1ms") as made:
+        forward, reverse = made.directions
+        made.flow().send(500)
+        wait_until(lambda: forward._arrivals.rate()[0] > 0, "the monitor has seen them")
+        made.link.update(owd="160h", loss="1%")
+        (warning,) = made.link.report().warnings
+        assert re.match(r"a-b forward: at the \d+ packets/s that came in the last second, \d+ frames ", warning)
+        assert caplog.messages == [warning]
+        assert forward.settings.owd == reverse.settings.owd == 160 * 3600 * 10**9
+
+
 def test_order_cannot_change_and_a_wheel_has_a_horizon():
     with pair(order="free", owd="10ms", jitter="1ms", jitter_distribution="uniform") as made:
         with pytest.raises(SettingsError) as refused:

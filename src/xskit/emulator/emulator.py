@@ -198,6 +198,7 @@ class Emulator:
                     number,
                     max_length=sending.max_length,
                     horizon_ns=horizon_ns,
+                    warn=self._warn,
                 )
             )
         return made

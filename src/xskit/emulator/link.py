@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from xskit import units
+from xskit.emulator.arrivals import Arrivals, beyond_memory
 from xskit.emulator.mistakes import CapacityError
 from xskit.emulator.monitor import SaturatedRate
 from xskit.emulator.report import DirectionReport, LinkReport, direction_report
@@ -63,6 +64,7 @@ class LinkDirection:
         *,
         max_length: int,
         horizon_ns: int,
+        warn: Callable[[Sequence[str]], None],
     ) -> None:
         self.name = name
         self.settings = settings
@@ -72,6 +74,9 @@ class LinkDirection:
         self._number = number
         self._max_length = max_length
         self._horizon_ns = horizon_ns
+        self._warn = warn
+        self._arrivals = Arrivals()
+        self._arrivals.add(monotonic_ns(), 0, 0)
         self._worker: WorkerThread | None = None
         self._bottleneck = [kind.name for kind in live.pipeline.kinds].index("bottleneck")
 
@@ -84,6 +89,9 @@ class LinkDirection:
 
         The new settings take force as a whole at one logical time: a packet that arrives before it meets the old
         ones, and nothing in flight is lost or reordered.
+
+        Without a rate nobody knows how much will be in flight: if that is more than was planned for, should packets go
+        on to come as in the last second, a warning says so, in the log and in the report.
 
         One update may wait for its time; the next one of this direction waits, in this call, until that has come.
 
@@ -116,12 +124,15 @@ class LinkDirection:
     def apply(self, settings: DirectionSettings, at_ns: int) -> None:
         """Let settings that were checked take force at a logical time."""
         assert self._worker is not None
+        if warning := beyond_memory(self.live.name, settings, self._plan, self._number, self._arrivals):
+            self._warn([warning])
         self._worker.update(self.live, settings.stages(), at_ns, owd_base_ns=settings.owd_base_ns)
         self.settings = settings
         self.rate = SaturatedRate(settings.owd + 3 * settings.jitter)
 
     def observe(self, statistics: Statistics) -> None:
-        """Take one snapshot into the measured rate of the bottleneck."""
+        """Take one snapshot into the measured rates of arrivals and of the bottleneck."""
+        self._arrivals.add(monotonic_ns(), statistics.counters.received, statistics.counters.received_bytes)
         if self.settings.rate is None:
             return
         server = server_parameters(self.settings.rate, Overhead[self.settings.overhead])

@@ -319,14 +319,14 @@ def check_capacity(
     share = plan.directions[number]
     frames = packets * share.frames_per_packet
     if frames > share.packets:
-        needed = _memory_for(plan, share, frames)
+        needed = memory_for(plan, share, frames)
         raise CapacityError(
             f"{name}: {frames} frames would be in flight, the packet memory was planned for {share.packets}",
             remedy=Setting("memory", units.format_size(needed), "start with {} or more"),
         )
 
 
-def _memory_for(plan: MemoryPlan, share: DirectionPlan, frames: int) -> int:
+def memory_for(plan: MemoryPlan, share: DirectionPlan, frames: int) -> int:
     """Bytes, in whole MiB, of a packet memory in which that direction gets so many frames."""
     left = math.ceil((frames - LEAST_FRAMES) * sum(other.wanted for other in plan.directions) / share.wanted)
     kept = sum(other.fill_reserve + LEAST_FRAMES for other in plan.directions)
