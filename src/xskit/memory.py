@@ -180,6 +180,7 @@ class Region:
             raise _no_memory(self.size, error, hugetlb) from error
         if huge and not hugetlb:
             _libc.madvise(self.address, self.size, mmap.MADV_HUGEPAGE)
+        self._pid = 0 if shared_with_children else os.getpid()
         if not shared_with_children:
             _libc.madvise(self.address, self.size, mmap.MADV_DONTFORK)
         if populate:
@@ -206,9 +207,10 @@ class Region:
         return self.address == 0
 
     def close(self) -> None:
-        """Give the memory back; twice is fine."""
+        """Give the memory back; twice is fine. A forked child has it only where it was to be shared."""
         if self.address:
-            unmap_memory(self.address, self.size)
+            if self._pid in (0, os.getpid()):
+                unmap_memory(self.address, self.size)
             self.address = 0
 
     def array(self, count: int, dtype: Any, offset: int = 0) -> np.ndarray[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -128,6 +129,26 @@ def test_a_link_of_named_ports_without_namespaces_of_the_lab():
         assert [port.name for port in report.ports] == [f"{hosts.room}/xkp0", f"{hosts.room}/xkp1"]
         assert emulator.links["wan"].report() == report.links[0]
     assert not emulator.links["wan"].forward._worker.running
+
+
+def test_a_forked_process_that_lives_on_keeps_no_port():
+    with foreign_hosts() as hosts:
+        reading, writing = os.pipe()
+        with hosts.emulator(owd="1ms") as emulator:
+            if not (child := os.fork()):
+                os.read(reading, 1)
+                os._exit(0)
+            assert programs_on(hosts.ports[0])
+            assert emulator.report().links[0].name == "wan"
+        try:
+            assert not programs_on(hosts.ports[0])
+            with hosts.emulator(owd="1ms"):
+                assert programs_on(hosts.ports[0])
+        finally:
+            os.write(writing, b"x")
+            assert os.waitpid(child, 0)[1] == 0
+            os.close(reading)
+            os.close(writing)
 
 
 FORKED = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import xskit
 from tests.real.xsk_veth import collect, numbered, send_raw, two_sockets, veth
 from xskit.abi.xdp import DescriptorOption, TxMetadataFlag
+from xskit.errors import UsageError
 from xskit.xsk import headers
 from xskit.xsk.headers import udp_packet
 from xskit.xsk.socket import Socket
@@ -53,6 +55,23 @@ def test_the_example_of_the_introduction(pair, capsys):
         for packet in sock.receive(timeout=1.0):
             print(packet.length, bytes(packet[:14]))
     assert capsys.readouterr().out == f"64 {numbered(1)[0][:14]}\n"
+
+
+def test_a_forked_child_takes_nothing_from_its_parent(pair):
+    with two_sockets() as (sender, receiver):
+        if (child := os.fork()) == 0:
+            code = 1
+            with suppress(BaseException):
+                with pytest.raises(UsageError, match="^the socket of queue 0 of vb is closed$"):
+                    receiver.receive(timeout=0)
+                for one in (sender, receiver):
+                    one.close()
+                    one.umem.close()
+                code = 0
+            os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+        sender.send(numbered(3))
+        assert len(receiver.receive(timeout=30.0)) >= 1
 
 
 def test_a_forked_child_has_neither_rings_nor_packet_memory(pair):

@@ -10,6 +10,7 @@ import struct
 from contextlib import suppress
 from enum import IntEnum
 
+from xskit._fork import not_inherited
 from xskit.abi.bpf import AttachType
 from xskit.abi.netlink import XdpAttachFlag
 from xskit.bpf import netlink, syscall
@@ -42,6 +43,7 @@ class BpfLink(Handle):
         self.program = program
         self.ifindex = ifindex
         self.where = where
+        not_inherited(self, BpfLink.close)  # it stays attached as long as the parent wants
 
     @property
     def id(self) -> int:

@@ -11,6 +11,7 @@ The packet memory is registered on the first receiver; the other queues share th
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
@@ -86,6 +87,7 @@ class Port:
         self._stack = stack
         self._zero_copy_frames = zero_copy_frames
         self._last: tuple[Statistics, dict[Outcome, int]] | None = None
+        self._pid = os.getpid()
 
     @classmethod
     def open(
@@ -189,9 +191,9 @@ class Port:
     def close(self) -> None:
         """Out of the XSKMAP, detach, then unmap and close each transmitter and receiver; twice is fine.
 
-        It works the same when the interface is gone.
+        It works the same when the interface is gone. A forked child closes nothing of its parent's.
         """
-        if self._last is None:
+        if self._last is None and os.getpid() == self._pid:
             self._last = (self.statistics(), self.outcomes())
             self._stack.close()
 
