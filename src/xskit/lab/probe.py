@@ -54,6 +54,8 @@ def receive_udp(port: int) -> dict[str, Any]:
             deadline = time.monotonic() + DRAIN_SECONDS
         if receiver not in readable:
             continue
+        if deadline is not None:  # as long as packets come, more may
+            deadline = time.monotonic() + DRAIN_SECONDS
         with contextlib.suppress(BlockingIOError):
             while True:
                 data, ancillary, _, _ = receiver.recvmsg(65536, 64)

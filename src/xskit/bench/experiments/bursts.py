@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import socket
 import struct
 import time
@@ -19,18 +18,17 @@ SO_RCVBUFFORCE = 33
 PORT = 7474
 PAUSE_S = 0.002
 PATIENCE_S = 3.0
-INTRODUCTION_S, HELLO_EVERY_S = 15.0, 0.3
 _NUMBER = struct.Struct("!I")
-_HELLO = b"?"
 
 
 @dataclass(frozen=True)
 class Burst:
-    """Segments. `runs`: stretches of segments that were lost next to each other."""
+    """Segments. `runs`: stretches of segments that were lost next to each other; `seconds`: that sending took."""
 
     sent: int
     arrived: int
     runs: int
+    seconds: float = 0.0
 
     @property
     def lost(self) -> int:
@@ -44,9 +42,26 @@ class Burst:
 
 
 def segmented(
-    source: Host, target: Host, *, packets: int, segments: int, segment_bytes: int, pause_s: float = PAUSE_S
+    source: Host,
+    target: Host,
+    *,
+    packets: int,
+    segments: int,
+    segment_bytes: int,
+    pause_s: float = PAUSE_S,
+    owd_s: float = 0.0,
 ) -> Burst:
-    """Send packets that the kernel, or nobody before the receiver, cuts into numbered segments."""
+    """Send packets that the kernel, or nobody before the receiver, cuts into numbered segments.
+
+    The hosts know each other (rooms.introduce), or the first packets wait, and few of them, for a MAC address.
+
+    Args:
+        packets: how many.
+        segments: of each packet.
+        segment_bytes: of each segment.
+        pause_s: between two packets.
+        owd_s: how long the first may take.
+    """
     with target.inside():
         receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with source.inside():
@@ -58,34 +73,28 @@ def segmented(
         receiver.setblocking(False)
         sender.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, segment_bytes)
         sender.connect((target.address, PORT))
-        _introduce(sender, receiver)
+        begun = time.monotonic()
         for packet in range(packets):
             numbers = range(packet * segments, (packet + 1) * segments)
             sender.send(b"".join(_NUMBER.pack(number).ljust(segment_bytes, b"\0") for number in numbers))
             time.sleep(pause_s)
             _drain(receiver, came)
-        receiver.settimeout(PATIENCE_S)
-        _drain(receiver, came)
-    sent = packets * segments
+        seconds = time.monotonic() - begun
+        sent = packets * segments
+        receiver.settimeout(PATIENCE_S + owd_s)
+        while len(came) < sent and _drain(receiver, came, one=True):
+            receiver.settimeout(PATIENCE_S)
     lost = sorted(set(range(sent)) - came)
     runs = sum(1 for at, number in enumerate(lost) if at == 0 or lost[at - 1] != number - 1)
-    return Burst(sent, len(came), runs)
+    return Burst(sent, len(came), runs, seconds)
 
 
-def _introduce(sender: socket.socket, receiver: socket.socket) -> None:
-    """Until a datagram came through: before, the sender's kernel asks for a MAC address and keeps few packets."""
-    give_up = time.monotonic() + INTRODUCTION_S
-    while time.monotonic() < give_up:
-        sender.send(_HELLO)
-        ready, _, _ = select.select([receiver], [], [], HELLO_EVERY_S)
-        if ready:
-            return
-
-
-def _drain(receiver: socket.socket, came: set[int]) -> None:
-    """Take what is there, and what comes as long as the socket waits."""
+def _drain(receiver: socket.socket, came: set[int], *, one: bool = False) -> bool:
+    """Take what is there, or wait for `one` as long as the socket does; whether there was any."""
+    some = False
     with suppress(BlockingIOError, TimeoutError):
-        while True:
+        while not (one and some):
             data = receiver.recv(65536)
-            if data != _HELLO:
-                came.add(_NUMBER.unpack_from(data)[0])
+            some = True
+            came.add(_NUMBER.unpack_from(data)[0])
+    return some

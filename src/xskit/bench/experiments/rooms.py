@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Self
 
 from xskit.lab.host import Host
+from xskit.lab.traffic import ping
 from xskit.netconf.changes import CreateNamespace, CreateVeth, SetAddress, SetLinkUp, SetSysctl, VethEnd
 from xskit.netconf.journal import Journal, restore_dead
 from xskit.netconf.namespaces import MissingError
 
-__all__ = ["Pair"]
+__all__ = ["Pair", "introduce"]
+
+PATIENCE_S = 30.0
 
 _numbers = itertools.count(1)
 
@@ -65,3 +69,10 @@ class Pair:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+
+
+def introduce(a: Host, b: Host) -> None:
+    """Let two hosts learn each other's MAC address, whatever their link loses: until an echo was answered."""
+    give_up = time.monotonic() + PATIENCE_S
+    while not ping(a, b, count=1) and time.monotonic() < give_up:
+        pass
