@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help root demo test test-vm coverage lint types bench bench-peers docs lock clean
+.PHONY: help root demo test test-vm coverage lint types bench bench-peers experiments docs lock clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -47,6 +47,21 @@ bench: root $(INSTALLED)  ## the engine and whole links against C twins (root, a
 
 bench-peers: root $(INSTALLED)  ## xskit bench against C twins, and xdpsock where it is on the PATH (root, and a C compiler)
 	@$(BIN)/python benchmarks/peers.py
+
+# In guests a TCP transfer or a benchmark needs no more than a moment: what counts there are packets, not times.
+EXPERIMENT := $(BIN)/xskit experiment run
+experiments: root $(INSTALLED)  ## all published experiments, here and in guests, into docs/experiments (root, QEMU, a quiet machine)
+	@echo "about 20 minutes on 2 CPUs; results are kept as they come, and whatever else runs spoils them"
+	@$(EXPERIMENT) frame-sizes --seconds 1 >/dev/null
+	@$(EXPERIMENT) bridge --seconds 1 >/dev/null
+	@$(EXPERIMENT) veth-tcp --seconds 2 --repeat 5 >/dev/null
+	@$(EXPERIMENT) tx-sizes --seconds 1 >/dev/null
+	@$(EXPERIMENT) frame-sizes --short --kernel 6.12,7.3 >/dev/null
+	@$(EXPERIMENT) bridge --short --kernel 7.3 >/dev/null
+	@$(EXPERIMENT) veth-tcp --short --repeat 1 --kernel 6.1,6.12,7.3 >/dev/null
+	@$(EXPERIMENT) tx-sizes --kernel 5.10,6.1,7.3 >/dev/null
+	@$(EXPERIMENT) netem --kernel 6.12 >/dev/null
+	@$(BIN)/python docs/make_experiments.py
 
 docs: $(INSTALLED)  ## the documentation, into site/
 	@$(BIN)/mkdocs build --quiet --strict

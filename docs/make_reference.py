@@ -11,11 +11,11 @@ from __future__ import annotations
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import typer
 from api_text import public_text
+from page_parts import write
 from pydantic import BaseModel, PlainSerializer
 from pydantic.fields import FieldInfo
 
@@ -25,8 +25,6 @@ from xskit.bpf.probe import Feature
 from xskit.cli.main import COMMANDS, application
 from xskit.emulator.settings import DirectionSettings, EngineSettings, QueueSettings
 from xskit.xsk.probe import SocketFeature
-
-DOCS = Path(__file__).parent
 
 
 def table(heads: Sequence[str], rows: Iterator[Sequence[str]] | Sequence[Sequence[str]]) -> str:
@@ -184,31 +182,9 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
 }
 
 
-def current(page: str, parts: dict[str, Callable[[], str]]) -> str:
-    """The text of a page with its generated parts as the code has them now."""
-    text = (DOCS / page).read_text(encoding="utf-8")
-    for name, make in parts.items():
-        begin, end = f"<!-- {name}: docs/make_reference.py -->", f"<!-- end of {name} -->"
-        before, found, rest = text.partition(begin)
-        _, closed, after = rest.partition(end)
-        if not (found and closed):
-            raise SystemExit(f"docs/{page} has no place for {name}: {begin} ... {end}")
-        text = f"{before}{begin}\n\n{make()}\n\n{end}{after}"
-    return text
-
-
 def main(arguments: list[str]) -> int:
     """Write or check every page."""
-    stale = []
-    for page, parts in PARTS.items():
-        text = current(page, parts)
-        if text != (DOCS / page).read_text(encoding="utf-8"):
-            stale.append(page)
-            if "--check" not in arguments:
-                (DOCS / page).write_text(text, encoding="utf-8")
-    for page in stale:
-        print(f"docs/{page}: {'not current: python docs/make_reference.py' if '--check' in arguments else 'written'}")
-    return int(bool(stale) and "--check" in arguments)
+    return write("docs/make_reference.py", PARTS, check="--check" in arguments)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,13 @@
-"""`xskit experiment` as a user types it: every experiment in its shortest form."""
+"""`xskit experiment` as a user types it: every experiment in its shortest form.
+
+No rate is judged: where others are at work it says nothing. A measurement during which nobody let the sender run is
+repeated, and only if nothing came in several it is a failure.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -10,6 +15,7 @@ from tests.e2e.rig import Outer, Result
 
 pytestmark = [pytest.mark.root, pytest.mark.e2e]
 
+ATTEMPTS = 4
 SHORTEST = ("--short", "--seconds", "0.05", "--repeat", "1", "--quiet")
 
 
@@ -26,13 +32,17 @@ def cache(tmp_path, monkeypatch):
     return place
 
 
-def run(machine: Outer, name: str, *more: str) -> dict:
-    done: Result = machine.xskit("experiment", "run", name, *SHORTEST, "--json", *more)
-    assert done.code == 0, done.err
-    (found,) = json.loads(done.out)
-    assert found["experiment"] == name
-    assert found["command"][:3] == ["xskit", "experiment", "run"]
-    return found
+def run(machine: Outer, name: str, *more: str, counted: Callable[[list[dict]], list] = lambda tables: [1]) -> dict:
+    """What it found; `counted` are the figures that are none as long as no packet came."""
+    for _ in range(ATTEMPTS):
+        done: Result = machine.xskit("experiment", "run", name, *SHORTEST, "--json", *more)
+        assert done.code == 0, done.err
+        (found,) = json.loads(done.out)
+        assert found["experiment"] == name
+        assert found["command"][:3] == ["xskit", "experiment", "run"]
+        if all(counted(found["tables"])):
+            return found
+    raise AssertionError(f"no packet came in {ATTEMPTS} runs: {found['tables']}")
 
 
 def column(table: dict, title: str) -> list:
@@ -41,24 +51,30 @@ def column(table: dict, title: str) -> list:
 
 
 def test_frame_sizes(machine, cache):
-    rates, cpu, views, actions = run(machine, "frame-sizes")["tables"]
-    assert column(rates, "mode") == ["rxdrop", "l2fwd"]
-    assert all(rate > 0 for rate in column(rates, "4096, multi-buffer") + column(rates, "2048, multi-buffer"))
+    def frames(tables: list[dict]) -> list:
+        return column(tables[1], "frames: 4096") + column(tables[1], "frames: 2048")
+
+    rates, cpu, views, actions = run(machine, "frame-sizes", counted=frames)["tables"]
+    assert column(rates, "mode") == column(cpu, "mode") == ["rxdrop", "l2fwd"]
     assert column(rates, "one chunk of 8192") == ["refused"] * 2
-    assert column(cpu, "frames: 4096") == [3.0] * 2
-    assert column(cpu, "2048") == [5.0] * 2 or len(views["rows"]) == 12
-    assert column(actions, "whole") == column(actions, "sent")
+    assert frames([rates, cpu]) == [3.0] * 2 + [5.0] * 2
+    assert column(views, "frames each") == [3] * 4 + [5] * 4 + [1] * 4
+    assert column(actions, "action") == ["XDP_PASS", "XDP_REDIRECT"]
+    assert column(actions, "whole") == column(actions, "arrived") == column(actions, "sent")
 
 
 def test_bridge(machine, cache):
-    forward, tcp, large = run(machine, "bridge")["tables"]
-    assert {row[0]: row[1] for row in forward["rows"]} == {
-        "native": "native, copy", "generic": "generic, copy", "zero-copy": "refused"
-    }  # fmt: skip
-    assert all(rate > 0 for rate in column(forward, "pps")[:4])
+    def forwarded(tables: list[dict]) -> list:
+        return [row[4] for row in tables[0]["rows"] if row[1] != "refused"]
+
+    forward, tcp, large = run(machine, "bridge", counted=forwarded)["tables"]
+    used = {row[0]: row[1] for row in forward["rows"]}
+    assert used == {"native": "native, copy", "generic": "generic, copy", "zero-copy": "refused"}
+    assert column(forward, "driven") == ["one way", "both ways"] * 4 + [""]
+    assert column(tcp, "direction") == ["there", "back", "both at once"] * 2
     assert all(rate > 0 for rate in column(tcp, "Gbit/s"))
     assert column(large, "lost") == [0]
-    assert column(large, "arrived") == column(large, "in flight at most")
+    assert column(large, "arrived") == column(large, "in flight at most") > [0]
 
 
 def test_veth_tcp(machine, cache):
@@ -71,9 +87,8 @@ def test_veth_tcp(machine, cache):
 
 
 def test_tx_sizes(machine, cache):
-    (table,) = run(machine, "tx-sizes")["tables"]
+    (table,) = run(machine, "tx-sizes", counted=lambda tables: column(tables[0], "pps"))["tables"]
     assert column(table, "size") == ["64", "512", "1024", "1500"]
-    assert all(rate > 0 for rate in column(table, "pps"))
 
 
 def test_netem_runs_or_says_that_this_kernel_has_none(machine, cache):

@@ -32,11 +32,12 @@ def blocks(page: Path, language: str) -> list[str]:
     return ["\n".join(line.removeprefix(margin) for line in text.splitlines()) for margin, text in found]
 
 
-def test_generated_parts_are_current():
+@pytest.mark.parametrize("script", ["docs/make_reference.py", "docs/make_experiments.py"])
+def test_generated_parts_are_current(script):
     compiled = {name: value for name, value in os.environ.items() if name != "NUMBA_DISABLE_JIT"}
-    command = [sys.executable, "docs/make_reference.py", "--check"]
+    command = [sys.executable, script, "--check"]
     checked = subprocess.run(command, cwd=ROOT, env=compiled, capture_output=True, text=True, check=False)
-    assert checked.returncode == 0, f"run python docs/make_reference.py: {checked.stdout}{checked.stderr}"
+    assert checked.returncode == 0, f"run python {script}: {checked.stdout}{checked.stderr}"
 
 
 @of([page for page in PAGES if page.name != "CONTRIBUTING.md"])  # its stage is a test of its own

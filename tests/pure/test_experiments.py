@@ -156,6 +156,13 @@ def test_a_report_begins_with_what_its_figures_mean():
     assert "Not measured yet" in report.markdown(experiment, [])
 
 
+def test_tables_that_are_alike_are_shown_once():
+    other = result("Linux 7.3", tables=[TABLE, Table("Only here", [Column("a")], [["b"]])])
+    for said in (report.text(find("bridge"), [result(), other]), report.markdown(find("bridge"), [result(), other])):
+        assert (said.count("A note."), said.count("Only here")) == (1, 1)
+        assert "Linux 7.3" in said
+
+
 def test_a_result_knows_where_it_came_from(monkeypatch):
     monkeypatch.setenv(EMULATED_VARIABLE, "1")
     monkeypatch.setenv(COUNTED_VARIABLE, "1")

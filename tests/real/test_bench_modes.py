@@ -12,6 +12,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,42 @@ def test_latency_counts_a_round_trip_for_every_packet(bed: Bed, name: str, drive
     assert sum(result.histogram.values()) == result.counts["round_trips"]
     details, metrics = result.details, result.metrics
     assert 0 < details["round_trip_min_ns"] <= details["round_trip_mean_ns"] <= metrics["round_trip_max_ns"]
+
+
+def run_both_ways(bed: Bed, case: Case, conditions: Conditions) -> tuple[Run, dict[str, int]]:
+    """The run, and what each interface had received at its end."""
+    received: dict[str, int] = {}
+
+    def observe(running: Running) -> None:
+        for end in running.ends:
+            received[end.interface] = end.total("received")
+
+    result, _ = run_once(case, bed.place(case), conditions, observe=observe)
+    return result, received
+
+
+@pytest.mark.parametrize("name", ["native", "generic", "1500 bytes", "several frames"])
+def test_forward_both_ways(bed: Bed, name: str) -> None:
+    case = replace(variant_of("forward", name), both_ways=True)
+    result, received = run_both_ways(bed, case, LONG)
+    assert result.counts["received"] == result.far["sent"] > 0
+    assert result.counts["sent"] + result.counts["refused"] == result.counts["received"]
+    assert result.far["received"] == result.counts["sent"]
+    assert result.far["corrupted"] == 0
+    assert sum(received.values()) == result.counts["received"]
+    assert min(received.values()) > 0
+
+
+def test_live_frames_come_both_ways(bed: Bed) -> None:
+    result, received = run_both_ways(bed, Case("forward", both_ways=True), SHORT)
+    assert result.far["received"] == result.counts["sent"]
+    assert min(received.values()) > 0
+    assert len(received) == 2
+
+
+def test_only_forward_has_two_ways() -> None:
+    with pytest.raises(UsageError, match="rxdrop has one way"):
+        Case("rxdrop", both_ways=True)
 
 
 @pytest.mark.parametrize("mode", ["rxdrop", "l2fwd", "forward", "loss"])

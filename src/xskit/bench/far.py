@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Protocol
@@ -77,11 +78,16 @@ def build(case: Case, place: Place, stack: ExitStack, cpu: int | None) -> list[F
         add(Reflector(place.far[0]) if bounces else Socketed("l2fwd", place.far[0], case, cpu))
     elif case.mode == "l2fwd" and not _is_live(case):
         add(Socketed("loss", place.far[0], case, cpu))
+    elif case.both_ways:
+        for name in place.far:
+            add(Sink(name) if _is_live(case) else Socketed("loss", name, case, cpu))
+        if _is_live(case):
+            add(LiveSource(case, place, place.far, cpu))
     else:
         if case.mode in ("l2fwd", "forward"):
             add(Sink(place.far[-1]) if live else Socketed("loss", place.far[-1], case, cpu, sends=False))
         if _is_live(case):
-            add(LiveSource(case, place, cpu))
+            add(LiveSource(case, place, place.far[:1], cpu))
         else:
             add(Socketed("txonly", place.far[0], case, cpu, receives=False))
     return made
@@ -129,12 +135,13 @@ class Reflector(Sink):
 class LiveSource:
     """Makes packets in the kernel, in a thread of its own."""
 
-    def __init__(self, case: Case, place: Place, cpu: int | None) -> None:
+    def __init__(self, case: Case, place: Place, interfaces: Sequence[str], cpu: int | None) -> None:
         packet = case.packet
         self._data, self._cpu, self._place = packet.build(), cpu, place
         self._cycle_ns, self._left = case.cycle_ns, case.count
         self._chunk = case.batch if case.cycle_ns else LIVE_CHUNK
-        self._ifindex, self._queues = look(place.far[0]).index, case.queues
+        # ways to send, in turns: every queue of every interface
+        self._ways = [(look(name).index, queue) for queue in case.queues for name in interfaces]
         offset = packet.stamp_offset + 4 if packet.stamped else 0
         self._program = Counting.live(offset)
         self._stop, self._ended = threading.Event(), threading.Event()
@@ -162,9 +169,9 @@ class LiveSource:
                 due_ns += self._cycle_ns
                 time.sleep(max(due_ns - time.monotonic_ns(), 0) / 1e9)
             chunk = min(self._chunk, self._left) if counted else self._chunk
-            queue = self._queues[turn % len(self._queues)]
+            ifindex, queue = self._ways[turn % len(self._ways)]
             self._program.program.run_live(
-                self._data, ifindex=self._ifindex, queue=queue, repeat=chunk, batch=min(LIVE_BATCH, chunk)
+                self._data, ifindex=ifindex, queue=queue, repeat=chunk, batch=min(LIVE_BATCH, chunk)
             )
             self._left -= chunk
             turn += 1

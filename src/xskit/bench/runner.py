@@ -162,7 +162,7 @@ def _workers(case: Case, conditions: Conditions, ends: Sequence[End], cpus: Sequ
     made = []
     for number, queue in enumerate(case.queues):
         mine = [end for end in ends if end.queue == queue]
-        limit = 0 if any(end.sources for end in mine) else mine[0].case.count
+        limit = 0 if any(end.sources for end in mine) else mine[0].case.count * (1 + case.both_ways)
         made.append(
             LoopThread(
                 case.mode,

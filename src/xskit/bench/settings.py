@@ -69,6 +69,8 @@ class Case:
     stamped: bool = False
     clock: str = "MONOTONIC"
     drive: DriveKind = "auto"
+    both_ways: bool = False
+    """Packets come from both ends; forward only."""
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -88,6 +90,8 @@ class Case:
             raise UsageError(f"queues {', '.join(map(str, self.queues))}: each number once, from 0 on")
         if self.clock not in CLOCKS:
             raise UsageError(f"there is no clock {self.clock}: choose from {', '.join(CLOCKS)}")
+        if self.both_ways and self.mode != "forward":
+            raise UsageError(f"{self.mode} has one way: packets come from both ends in forward only")
         self._check_packet()
 
     def _check_packet(self) -> None:

@@ -31,7 +31,7 @@ __all__ = ["Passage", "passed_and_redirected"]
 BURST = 8
 FRAMES = 1024
 HEADERS_BYTES = 14 + 20 + 8
-PATIENCE_S = 1.0
+PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True)

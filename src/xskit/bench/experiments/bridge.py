@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from xskit.bench.experiments.experiment import Options, Result, emulated
@@ -15,7 +16,7 @@ from xskit.bench.settings import Case, Conditions, DriveKind
 from xskit.errors import XskitError
 from xskit.lab import Lab
 from xskit.lab.host import Host
-from xskit.lab.traffic import tcp
+from xskit.lab.traffic import PORT, tcp
 from xskit.netconf.interfaces import look
 from xskit.xsk.opening import Mode
 
@@ -24,6 +25,7 @@ __all__ = ["run"]
 MODES: tuple[Mode, ...] = ("zero-copy", "native", "generic")
 PACKET_SIZES = (64, 1518)
 """With the 4 bytes of the checksum: the shortest, and the longest at MTU 1500."""
+WAYS = ("there", "back", "both at once")
 UNIT_FRAMES, FRAME_BYTES = 524_288, 2048
 FACTORS = (1, 4, 10)
 SHORT_FRAMES = 16_384
@@ -31,7 +33,7 @@ SHORT_FRAMES = 16_384
 
 @dataclass
 class _Carried:
-    """TCP through the emulator: bit/s and packets a second of the bridge, both directions together."""
+    """TCP through the emulator: bit/s of all connections, packets a second of both directions together."""
 
     mode: str
     direction: str
@@ -65,8 +67,9 @@ def _forward(interfaces: tuple[str, ...], options: Options) -> tuple[list[Outcom
     for mode in MODES:
         options.say(f"forward, {mode}")
         cases = [
-            Case("forward", interfaces, xdp=mode, packet_size=size, frame_size=2048, drive=drive)
+            Case("forward", interfaces, xdp=mode, packet_size=size, frame_size=2048, drive=drive, both_ways=both)
             for size in PACKET_SIZES
+            for both in (False, True)
         ]
         try:
             outcomes += measure(
@@ -78,24 +81,29 @@ def _forward(interfaces: tuple[str, ...], options: Options) -> tuple[list[Outcom
 
 
 def _tcp(options: Options) -> list[_Carried]:
-    """iperf3 through an emulated link without any impairment, in both directions and in both at once."""
-    found = []
-    for mode in MODES[1:]:
-        for direction in ("there", "back"):
-            one = _Carried(mode, direction, [], [])
-            found.append(one)
-            for repeat in range(options.repeat):
-                options.say(f"TCP through the bridge, {mode}, {direction}, {repeat + 1} of {options.repeat}")
-                with Lab(mode=mode) as lab:
-                    a, b = lab.host("a"), lab.host("b")
-                    link = lab.link(a, b, mtu=1500)
-                    ends: tuple[Host, Host] = (a, b) if direction == "there" else (b, a)
-                    rate, _ = tcp(*ends, seconds=max(options.seconds, 1))
-                    report = link.report().links[0]
-                    carried = [way.packets["sent"] for way in report.directions]
-                    one.rates.append(rate)
-                    one.pps.append(sum(carried) / max(options.seconds, 1))
-    return found
+    """iperf3 through an emulated link without any impairment: there, back, and both at once."""
+    seconds = max(options.seconds, 1)
+    found = {(mode, way): _Carried(mode, way, [], []) for mode in MODES[1:] for way in WAYS}
+    for repeat in range(options.repeat):
+        for (mode, way), one in found.items():
+            options.say(f"TCP through the bridge, {mode}, {way}, {repeat + 1} of {options.repeat}")
+            with Lab(mode=mode) as lab:
+                a, b = lab.host("a"), lab.host("b")
+                link = lab.link(a, b, mtu=1500)
+                one.rates.append(_carry(a, b, way, seconds))
+                carried = [direction.packets["sent"] for direction in link.report().links[0].directions]
+                one.pps.append(sum(carried) / seconds)
+    return list(found.values())
+
+
+def _carry(a: Host, b: Host, way: str, seconds: float) -> float:
+    """The bit/s of all connections together."""
+    streams = [(a, b, PORT)] if way == "there" else [(b, a, PORT)]
+    if way == "both at once":
+        streams.append((a, b, PORT + 1))
+    with ThreadPoolExecutor(len(streams)) as pool:
+        running = [pool.submit(tcp, *ends, seconds=seconds, port=port) for *ends, port in streams]
+        return sum(one.result()[0] for one in running)
 
 
 def _forwarding(outcomes: Sequence[Outcome], refused: dict[str, str]) -> Table:
@@ -103,6 +111,7 @@ def _forwarding(outcomes: Sequence[Outcome], refused: dict[str, str]) -> Table:
         Column("mode asked"),
         Column("in use"),
         Column("packet"),
+        Column("driven"),
         Column("forwarded", "count"),
         Column("pps", "pps"),
         Column("Gbit/s", "bit/s"),
@@ -112,10 +121,14 @@ def _forwarding(outcomes: Sequence[Outcome], refused: dict[str, str]) -> Table:
     for outcome in outcomes:
         figures: list[Cell] = [_median(outcome, name) for name in ("tx_pps", "tx_bps", "cpu_ns_per_packet")]
         sent = sum(run.counts["sent"] for run in outcome.runs)
-        names: list[Cell] = [outcome.case.xdp, str(outcome.mode), f"{outcome.case.packet_size} B", sent]
+        driven = "both ways" if outcome.case.both_ways else "one way"
+        names: list[Cell] = [outcome.case.xdp, str(outcome.mode), f"{outcome.case.packet_size} B", driven, sent]
         rows.append([*names, *([None] * 3 if emulated() else figures)])
-    rows += [[mode, "refused", "", None, None, None, None] for mode in refused]
-    note = "Two ports, one memory, one worker, one direction driven; medians, bits with Ethernet header."
+    rows += [[mode, "refused", "", "", None, None, None, None] for mode in refused]
+    note = (
+        "Two ports, one memory, one worker; medians of what left both ports together; bits with Ethernet header, "
+        "without checksum."
+    )
     return Table("forward: from one port to the other without a copy", columns, rows, note)
 
 

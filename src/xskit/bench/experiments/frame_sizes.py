@@ -93,7 +93,7 @@ def _rates(outcomes: Sequence[Outcome], refused: Sequence[str | None]) -> Table:
 def _cpu(outcomes: Sequence[Outcome]) -> Table:
     unit = "instructions" if counted_instructions() else "ns"
     columns = [Column("mode"), Column("4096", "count"), Column("2048", "count"), Column("2048 against 4096", "percent"),
-               Column("frames: 4096", "number"), Column("2048", "number")]  # fmt: skip
+               Column("frames: 4096", "number"), Column("frames: 2048", "number")]  # fmt: skip
     rows: list[list[Cell]] = []
     for mode, pair in zip(MODES, (outcomes[:2], outcomes[2:]), strict=True):
         large, small = (_median(outcome, "cpu_ns_per_packet") for outcome in pair)

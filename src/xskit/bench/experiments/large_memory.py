@@ -32,7 +32,8 @@ RING = 2048
 CHUNK, BATCH = 65_536, 64
 """Packets of one call, which takes 30 ms however few they are; what finds RX full is lost before the emulator."""
 QUIET_S = 0.005
-PATIENCE_S = 1.0
+PATIENCE_S = 10.0
+"""Without any progress."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,11 @@ def _fill(place: Place, frames: int, frame_bytes: int, say: Callable[[str], None
         in_flight = int(counters.in_flight)
         say(f"{in_flight} packets are inside; draining")
         forward.update(rate=LET_GO)
-        seen = -1
-        while int(counters.in_flight) not in (0, seen):  # goes on as long as there is progress
-            seen = int(counters.in_flight)
-            time.sleep(PATIENCE_S)
+        seen, since = -1, time.monotonic()
+        while (now := int(counters.in_flight)) > 0 and time.monotonic() - since < PATIENCE_S:
+            if now != seen:
+                seen, since = now, time.monotonic()
+            time.sleep(0.01)
         counts = FarCounts()
         sink.count(counts)
         plan = emulator.plan

@@ -10,6 +10,7 @@ from textwrap import fill, wrap
 
 from xskit.bench.experiments.combined import combined
 from xskit.bench.experiments.experiment import Experiment, Result, ResultError
+from xskit.bench.experiments.tables import Table
 
 __all__ = ["as_json", "keep", "kept", "markdown", "text"]
 
@@ -23,9 +24,9 @@ def text(experiment: Experiment, results: Sequence[Result]) -> str:
     parts += [_paragraph(experiment.question), _paragraph(f"Published: {experiment.source}")]
     parts += [table.text() for table in experiment.published]
     parts.append(_paragraph(experiment.conditions))
-    for number, result in enumerate(results):
+    for number, (result, tables) in enumerate(_each_table_once(results)):
         parts += [f"Ours: {result.where}"] if number == 0 else [f"Ours: {_paragraph(result.headline())}"]
-        parts += [table.text() for table in result.tables]
+        parts += [table.text() for table in tables]
         parts += ["\n".join(_item(line) for line in result.findings)] if result.findings else []
     parts += [table.text() for table in combined(experiment.name, results)]
     parts += [_paragraph(f"Comparable: {experiment.comparable}"), _paragraph(f"Not: {experiment.different}")]
@@ -35,16 +36,25 @@ def text(experiment: Experiment, results: Sequence[Result]) -> str:
 def markdown(experiment: Experiment, results: Sequence[Result]) -> str:
     """A section of a page: everything that was measured, with the command that did it."""
     parts = []
-    for result in results:
+    for result, tables in _each_table_once(results):
         command = shlex.join(result.command)
         parts.append(f"### {result.where}\n\n`{command}`, {result.started[:10]}\n\n{result.headline()}")
-        parts += [table.markdown() for table in result.tables]
+        parts += [table.markdown() for table in tables]
         parts += ["\n".join(f"- {line}" for line in result.findings)] if result.findings else []
-    if tables := combined(experiment.name, results):
-        parts += ["### All together", *(table.markdown() for table in tables)]
+    if together := combined(experiment.name, results):
+        parts += ["### All together", *(table.markdown() for table in together)]
     if not parts:
         parts = [f"Not measured yet: `xskit experiment run {experiment.name}`."]
     return "\n\n".join(parts)
+
+
+def _each_table_once(results: Sequence[Result]) -> list[tuple[Result, list[Table]]]:
+    """Results and their tables, without those that an earlier one has shown: what is calculated is alike everywhere."""
+    found: list[tuple[Result, list[Table]]] = []
+    for result in results:
+        seen = [table for _, tables in found for table in tables]
+        found.append((result, [table for table in result.tables if table not in seen]))
+    return found
 
 
 def _paragraph(words: str) -> str:
