@@ -70,31 +70,35 @@ def test_in_flight_is_as_planned(rate, mtu, size):
             pass
         # the middle of many looks: one at which the worker was late says nothing of the plan
         looks = [filling.look() for _ in range(LOOKS)]
-        assert statistics.median(frames for frames, _ in looks) == pytest.approx(frames, rel=WITHIN)
+        assert statistics.median(taken for taken, _ in looks) == pytest.approx(frames, rel=WITHIN)
         assert statistics.median(held for _, held in looks) == pytest.approx(packed, rel=WITHIN)
         assert set(dropped(made.link.forward)) == {"queue_full"}  # and never for want of memory
         assert filling.flow.counters.peak_frames <= found.memory.directions[0].packets
 
 
 def test_frames_of_mixed_packets_are_as_planned():
-    """A queue that is full takes a short packet where a long one finds no room: so this one is kept just below that."""
-    _, row, engine = planned("4Mbit", 1500, MIXED)
+    """A queue that is full takes a short packet where a long one finds no room, so this one never gets quite full.
+
+    It holds almost all that is in flight: then that is so, however long the sender was kept from sending.
+    """
+    queued = {"rate": "4Mbit", "owd": "40ms", "queue": "1160ms"}
+    found = plan(queued, mix=PacketMix(Counter(MIXED)))
+    row = found.sizes[-1]
     frames, packed = row.frames / 2, row.packed_bytes / 2
-    with pair(engine=engine, **link("4Mbit")) as made:
+    with pair(engine={"memory": f"{found.memory.umem_bytes}B"}, **queued) as made:
         filling = Filling(made.flow(), MIXED)
-        counters, burst = filling.flow.counters, sum(MIXED)
+        counters = filling.flow.counters
 
         def has_room() -> bool:
-            return bool(counters.in_flight_bytes + burst <= packed)
+            return bool(counters.in_flight_bytes + sum(MIXED) <= 0.96 * packed)
 
-        while not dropped(made.link.forward) and filling.look()[0] < (1 - WITHIN) * frames:
-            pass
-        settled = counters.sent + 3 * frames  # what was sent while it filled up is out by then
-        while counters.sent < settled:
-            filling.look(has_room)
+        while has_room():
+            filling.look()
         looks = [filling.look(has_room) for _ in range(LOOKS)]
-        assert statistics.median(frames for frames, _ in looks) == pytest.approx(frames, rel=WITHIN)
-        assert statistics.median(held for _, held in looks) == pytest.approx(packed, rel=WITHIN)
+        assert dropped(made.link.forward) == {}
+        # for as many bytes as were there; how full the link is depends on how often the sender may run
+        assert min(held for _, held in looks) > 0
+        assert statistics.median(taken / held for taken, held in looks) == pytest.approx(frames / packed, rel=WITHIN)
 
 
 def test_a_veth_keeps_the_planned_pages():
