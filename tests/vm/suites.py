@@ -20,7 +20,7 @@ from xskit.vm.session import Request, run_guest
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 420.0
 
-SUITES = {"virtio-net": "ladder zerocopy", "igb": "ladder queues zerocopy"}
+SUITES = {"virtio-net": "ladder zerocopy", "igb": "ladder queues stall zerocopy"}
 """All that is checked where there is zero copy, in one boot; igb has several queues by itself."""
 
 

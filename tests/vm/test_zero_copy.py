@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.vm.inside import queues, zerocopy
+from tests.vm.inside import queues, stall, zerocopy
 from tests.vm.suites import SUITES, judge, run_suite
 
 pytestmark = pytest.mark.vm
@@ -28,3 +28,8 @@ def test_two_queues_of_igb(check: str) -> None:
 def test_two_queues_of_virtio_net(check: str) -> None:
     """Its wires need taps, and so root."""
     judge(run_suite("queues", KERNEL, "virtio-net", queues=2), check)
+
+
+@pytest.mark.parametrize("check", [check.__name__ for check in stall.CHECKS])
+def test_a_driver_that_stalls(check: str) -> None:
+    judge(run_suite(SUITES["igb"], KERNEL, "igb"), check)

@@ -98,6 +98,7 @@ def command_line(
         "mitigations=off",
         "rdinit=/init",
         f"xskit.nic={machine.model.driver}",
+        *(() if kvm else _KEEP_TSC),
         *append,
     ]
     line = [
@@ -128,6 +129,11 @@ def command_line(
         driver = arguments.pop("driver")
         line += ["-device", ",".join([str(driver), *(f"{key}={_word(value)}" for key, value in arguments.items())])]
     return line
+
+
+_KEEP_TSC = ("tsc=reliable",)
+"""Emulated CPUs read one clock, but old kernels find their TSCs apart and fall back to the HPET, where each reading of
+the time is an exit to QEMU: on 5.10 a worker spends its life there."""
 
 
 def _accelerator(machine: Machine, kvm: bool) -> list[str]:
