@@ -118,6 +118,7 @@ def _measure(
         Literal["auto", "live", "af-xdp", "none"],
         typer.Option("--drive", help="what works at the other end of a veth pair that is made"),
     ] = "auto",
+    both_ways: Annotated[bool, typer.Option("--both-ways", help="of forward: packets come from both ends")] = False,
     count: Annotated[
         str, typer.Option("--count", "--tx-pkt-count", "-C", metavar="N", help="packets; 0: until the time is over")
     ] = "0",
@@ -201,6 +202,7 @@ def _measure(
             "multi_buffer": frags,
             "sharers": 4 if shared_umem and sockets == 1 else sockets,
             "drive": drive,
+            "both_ways": both_ways,
             "count": as_count(count),
             "vlan": vlan_id if vlan else None,
             "vlan_priority": vlan_priority,

@@ -15,6 +15,7 @@ from xskit.lab.traffic import UdpResult, udp
 __all__ = ["run"]
 
 CONFIDENCE = 0.95
+LOSS = 0.05
 FRAME_BYTES = 142
 LARGE_BYTES = 1442
 ROOM_PACKETS, ROOM_PAUSE_S, ROOM_OWD_S = 1500, 0.001, 6.0
@@ -29,10 +30,10 @@ ASKED = {
         "delay 20ms 5ms",
         {"owd": "20ms", "jitter": "5ms", "jitter_distribution": "uniform"},
     ),
-    "loss": Asked("loss 5%", "loss 5%", {"loss": "5%"}),
+    "loss": Asked(f"loss {LOSS:.0%}", f"loss {LOSS:.0%}", {"loss": LOSS}),
     "rate": Asked("rate 10Mbit", "rate 10mbit", {"rate": "10Mbit", "queue": "2s"}),
     "room": Asked(f"owd {ROOM_OWD_S:g}s, no limit said", f"delay {ROOM_OWD_S:g}s", {"owd": f"{ROOM_OWD_S:g}s"}),
-    "gso": Asked(f"loss 5%, packets of {SEGMENTS} segments", "loss 5%", {"loss": "5%"}),
+    "gso": Asked(f"loss {LOSS:.0%}, packets of {SEGMENTS} segments", f"loss {LOSS:.0%}", {"loss": LOSS}),
 }
 
 Streams = dict[str, dict[str, UdpResult]]
@@ -172,6 +173,11 @@ def _findings(streams: Streams, bursts: Bursts) -> list[str]:
         f"With an owd of {ROOM_OWD_S:g} s and no limit said, {room[netem].arrived} of {room[netem].sent} packets came "
         f"through netem (its limit is 1000), {room[ours].arrived} through xskit.",
     ]
+    for way in WAYS:
+        came = streams["loss"][way]
+        low, high = binomial_interval(came.lost, came.sent, CONFIDENCE)
+        inside = "contains" if low <= LOSS <= high else "misses"
+        found.append(f"The interval of the loss {inside} the {LOSS:.0%} that {way} was asked for.")
     slow = [way for way in WAYS if room[way].seconds >= ROOM_OWD_S]
     if slow:
         found.append(
