@@ -91,7 +91,6 @@ def _rates(outcomes: Sequence[Outcome], refused: Sequence[str | None]) -> Table:
 
 
 def _cpu(outcomes: Sequence[Outcome]) -> Table:
-    unit = "instructions" if counted_instructions() else "ns"
     columns = [Column("mode"), Column("4096", "count"), Column("2048", "count"), Column("2048 against 4096", "percent"),
                Column("frames: 4096", "number"), Column("frames: 2048", "number")]  # fmt: skip
     rows: list[list[Cell]] = []
@@ -99,7 +98,12 @@ def _cpu(outcomes: Sequence[Outcome]) -> Table:
         large, small = (_median(outcome, "cpu_ns_per_packet") for outcome in pair)
         frames = [_frames_each(outcome) for outcome in pair]
         rows.append([mode, large, small, (small / large - 1) * 100 if large and small else None, *frames])
-    return Table(f"CPU time of the receiving worker for a packet, {unit}, and frames that it takes", columns, rows)
+    return Table(f"{_unit()} of the receiving worker for a packet, and frames that it takes", columns, rows)
+
+
+def _unit() -> str:
+    """Of what a packet costs."""
+    return "instructions" if counted_instructions() else "ns of CPU time"
 
 
 def _median(outcome: Outcome, metric: str) -> float | None:
@@ -115,7 +119,7 @@ def _frames_each(outcome: Outcome) -> float | None:
 
 def _views(costs: Sequence[ViewCost]) -> Table:
     columns = [Column("how the packet is read, in Python"), Column("frame", "count"), Column("packet", "count"),
-               Column("frames each", "count"), Column("CPU ns a packet", "count")]  # fmt: skip
+               Column("frames each", "count"), Column(f"{_unit()} a packet", "count")]  # fmt: skip
     rows: list[list[Cell]] = [
         [cost.how, cost.frame_size, cost.packet_bytes, cost.frames_each, cost.cpu_ns] for cost in costs
     ]
@@ -144,10 +148,9 @@ def _findings(
     for mode, pair in zip(MODES, (outcomes[:2], outcomes[2:]), strict=True):
         large, small = (_median(outcome, "cpu_ns_per_packet") for outcome in pair)
         if large and small:
-            unit = "instructions" if counted_instructions() else "ns of CPU time"
             found.append(
-                f"{mode}: in frames of 2048 bytes a packet costs the receiving worker {small:.0f} {unit}, in frames of "
-                f"4096 {large:.0f}; the kernel's copy into them is the sender's time on veth."
+                f"{mode}: in frames of 2048 bytes a packet costs the receiving worker {small:.0f} {_unit()}, in frames "
+                f"of 4096 {large:.0f}; the kernel's copy into them is the sender's time on veth."
             )
     by_hand = {cost.frame_size: cost.cpu_ns for cost in costs if cost.how == ViewCost.BY_HAND and cost.frames_each > 1}
     viewed = {cost.frame_size: cost.cpu_ns for cost in costs if cost.how == ViewCost.VIEWED and cost.frames_each > 1}
@@ -155,8 +158,8 @@ def _findings(
         if size in viewed and by_hand[size]:
             more = viewed[size] - by_hand[size]
             found.append(
-                f"In Python, the packet view costs {more:+.0f} ns a packet over descriptors by hand, in frames of "
-                f"{size} bytes; the compiled loops above read descriptors themselves and pay nothing for it."
+                f"In Python, the packet view costs {more:+.0f} {_unit()} a packet over descriptors by hand, in frames "
+                f"of {size} bytes; the compiled loops above read descriptors themselves and pay nothing for it."
             )
     broken = [one.action for one in passages if one.whole < one.sent]
     found.append(

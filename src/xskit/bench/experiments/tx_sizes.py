@@ -18,7 +18,7 @@ __all__ = ["run"]
 
 SIZES = (64, 512, 1024, 1500)
 """xdpsock's: with the 4 bytes of the checksum that a NIC puts behind."""
-ROUNDS, SHORT_ROUNDS = 200, 20
+ROUNDS, SHORT_ROUNDS = 200, 100
 
 
 def run(options: Options) -> Result:
