@@ -10,16 +10,9 @@ import pytest
 from xskit.bench.experiments import report, veth_buffers
 from xskit.bench.experiments.catalogue import CATALOGUE, find
 from xskit.bench.experiments.combined import combined
-from xskit.bench.experiments.experiment import (
-    COUNTED,
-    COUNTED_VARIABLE,
-    EMULATED,
-    EMULATED_VARIABLE,
-    Options,
-    Result,
-    ResultError,
-)
+from xskit.bench.experiments.experiment import Options, Result, ResultError
 from xskit.bench.experiments.tables import Column, Plot, Table, shown
+from xskit.bench.guest import COUNTED, COUNTED_VARIABLE, EMULATED, EMULATED_VARIABLE
 from xskit.errors import UsageError
 
 TABLE = Table(

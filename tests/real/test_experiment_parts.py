@@ -13,9 +13,9 @@ import pytest
 
 from tests.real.lab_rig import SO_RCVBUFFORCE, wait_until
 from xskit.abi.bpf import AttachType, ProgramType
+from xskit.bench.copies import CopyCount
 from xskit.bench.experiments.actions import passed_and_redirected
 from xskit.bench.experiments.bursts import segmented
-from xskit.bench.experiments.copies import CopyCount
 from xskit.bench.experiments.frame_sizes import large_chunk
 from xskit.bench.experiments.large_memory import fill_and_drain
 from xskit.bench.experiments.pagepool import PagePoolWatch

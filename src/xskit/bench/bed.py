@@ -27,11 +27,13 @@ from xskit.netconf.changes import (
     SetSysctl,
     VethEnd,
 )
-from xskit.netconf.interfaces import look
+from xskit.netconf.interfaces import LinkState, Watch, look
 from xskit.netconf.journal import Journal, restore_dead
 from xskit.netconf.namespaces import MissingError, inside
 
 __all__ = ["Bed", "Place"]
+
+CARRIER_S = 10.0
 
 _numbers = itertools.count(1)
 
@@ -43,6 +45,19 @@ class Place:
     near: tuple[str, ...]
     far: tuple[str, ...]
     namespace: str | None
+    had_carrier: tuple[str, ...] = ()
+    """Of interfaces that are not ours: those that could send and receive before anything was opened."""
+
+    @property
+    def wired(self) -> bool:
+        """The far ends are NICs."""
+        return self.namespace is None and bool(self.far)
+
+    def wait_for_carrier(self) -> None:
+        """Some drivers reset the link when a program or a socket comes: wait until it is back, or for some seconds."""
+        with Watch() as watch:
+            for name in self.had_carrier:
+                watch.wait(name, timeout_s=CARRIER_S)
 
     @contextmanager
     def inside(self) -> Iterator[None]:
@@ -61,6 +76,7 @@ class Bed:
     def __init__(self, far: tuple[str, ...] = ()) -> None:
         self._far = far
         self._places: dict[tuple[int, int, int, bool], Place] = {}
+        self._given: dict[tuple[str, ...], Place] = {}
         self._stack = ExitStack()
         restore_dead()
         self._journal = self._stack.enter_context(Journal.open())
@@ -73,8 +89,13 @@ class Bed:
             UsageError: its MTU is too small for the packets.
         """
         if case.interfaces:
+            if case.interfaces not in self._given:
+                with Watch() as watch:
+                    every = [look(name).name for name in (*case.interfaces, *self._far)]
+                    up = tuple(name for name in every if watch.state(name) is LinkState.UP)
+                self._given[case.interfaces] = Place(case.interfaces, self._far, None, up)
             self._check(case)
-            return Place(case.interfaces, self._far, None)
+            return self._given[case.interfaces]
         gro = case.xdp == "generic"
         key = (case.ports, max(1500, case.packet.mtu), max(case.queues) + 1, gro)
         if key not in self._places:
@@ -93,6 +114,8 @@ class Bed:
                 self._journal.apply(SetPromiscuous(name))
             if case.busy_poll:
                 self._defer_interrupts(name)
+        for name in self._far:
+            self._journal.apply(SetPromiscuous(name))
 
     def _defer_interrupts(self, name: str) -> None:
         """What busy polling needs to keep the interrupt away (Documentation/networking/napi.rst, "Busy polling")."""

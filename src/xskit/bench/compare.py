@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from xskit.bench.guest import RATIO
 from xskit.bench.machine import differences
 from xskit.bench.metrics import METRICS, VERDICT_METRICS
 from xskit.bench.others import BUSY
@@ -37,6 +38,8 @@ class Comparison:
     machines: list[tuple[str, Any, Any]] = field(default_factory=list)
     """Facts in which the machines differ: name, first, second."""
     remarks: list[str] = field(default_factory=list)
+    meaning: str = ""
+    """What the figures are, where they are no times: the first line of a report."""
 
     @property
     def worse(self) -> bool:
@@ -50,13 +53,21 @@ def sessions(
     """Case by case, those that were asked the same; where there is none, in their order.
 
     Raises:
-        UsageError: they have no mode in common.
+        UsageError: they have no mode in common, or one counted instructions and the other one did not.
     """
-    found = Comparison(*names, machines=differences(first.machine, second.machine))
+    found = Comparison(*names)
     pairs = _matching(first.outcomes, second.outcomes)
     if not pairs:
         modes = [", ".join(dict.fromkeys(one.case.mode for one in side.outcomes)) for side in (first, second)]
         raise UsageError(f"{names[0]} measured {modes[0]}, {names[1]} {modes[1]}: nothing to compare")
+    counted = [any(side.is_counted(one.case) for one in side.outcomes) for side in (first, second)]
+    if counted[0] != counted[1]:
+        raise UsageError(
+            f"{names[counted.index(True)]} counted instructions in emulated guests, {names[counted.index(False)]} "
+            "measured time: neither says anything of the other",
+            remedy="measure both in guests, or both on this machine",
+        )
+    found.meaning = RATIO if counted[0] else ""
     labels = _labels([one.case for one, _ in pairs])
     for (before, after), label in zip(pairs, labels, strict=True):
         _add(found, label, before, after, paired=False, least=least)
@@ -65,11 +76,13 @@ def sessions(
             found.remarks.append(f"{label}: the cases differ in {', '.join(changed)}")
         if str(before.mode) != str(after.mode):
             found.remarks.append(f"{label}: {names[0]} used {before.mode}, {names[1]} {after.mode}")
+        found.machines += _machines(first, second, before.case, after.case)
         found.machines += [
             (f"interface.{name}", *values)
             for one, other in zip(before.interfaces, after.interfaces, strict=False)
             for name, *values in differences(one, other)
         ]
+    found.remarks += _copied(zip(labels, pairs, strict=True))
     busy = [max((outcome.other_cpus for outcome in side.outcomes), default=0.0) for side in (first, second)]
     if max(busy) > BUSY:
         found.remarks.append(
@@ -86,6 +99,9 @@ def across(session: Session, name: str, *, least: float = LEAST) -> Comparison:
     Raises:
         UsageError: the field was not swept.
     """
+    if name not in {one.name for one in fields(Case)}:
+        known = ", ".join(one.name.replace("_", "-") for one in fields(Case))
+        raise UsageError(f"cases have no option {name.replace('_', '-')}", remedy=f"--across one of {known}")
     values = list(dict.fromkeys(getattr(outcome.case, name, None) for outcome in session.outcomes))
     if len(values) < 2:
         swept = [one.name for one in fields(Case) if len({getattr(o.case, one.name) for o in session.outcomes}) > 1]
@@ -94,13 +110,33 @@ def across(session: Session, name: str, *, least: float = LEAST) -> Comparison:
             remedy=f"--across {swept[0].replace('_', '-')}" if swept else "give --packet-size, --mode, ... a list",
         )
     found = Comparison(f"{name.replace('_', '-')} {values[0]}", "each other value")
+    found.meaning = RATIO if any(session.is_counted(outcome.case) for outcome in session.outcomes) else ""
+    in_turns = name != "kernel"  # each guest ran for itself
     first = {_but(outcome.case, name): outcome for outcome in session.outcomes if _value(outcome, name) == values[0]}
     for outcome in session.outcomes:
         before = first.get(_but(outcome.case, name))
         if before is None or before is outcome:
             continue
         label = case_words({"mode": outcome.case.mode, **_swept(session, outcome), name: _value(outcome, name)})
-        _add(found, label, before, outcome, paired=True, least=least)
+        _add(found, label, before, outcome, paired=in_turns, least=least)
+        found.remarks += _copied([(label, (before, outcome))])
+    return found
+
+
+def _machines(first: Session, second: Session, before: Case, after: Case) -> list[tuple[str, Any, Any]]:
+    """Facts in which the machines of two cases differ; of a guest, with its kernel's name where that is the same."""
+    where = f"Linux {before.kernel}: " if before.kernel and before.kernel == after.kernel else ""
+    found = differences(first.machine_of(before), second.machine_of(after))
+    return [(f"{where}{name}", one, other) for name, one, other in found]
+
+
+def _copied(pairs: Iterable[tuple[str, tuple[Outcome, Outcome]]]) -> list[str]:
+    """How many bytes of a packet were copied: apart from instructions, and no matter of intervals."""
+    found = []
+    for label, sides in pairs:
+        values = [side.spread("copied_bytes_per_packet") for side in sides]
+        if values[0] is not None and values[1] is not None:
+            found.append(f"{label}: bytes copied of a packet: {values[0].median:.4g} -> {values[1].median:.4g}")
     return found
 
 

@@ -21,7 +21,8 @@ _LINE = "  {:<17} {:>11} {:>11} {:>7}  {:<19}"
 
 def as_mail(found: Comparison) -> str:
     """Plain text, no line longer than 72 columns."""
-    lines = [*_wrapped(f"{found.first} -> {found.second}: medians, difference, its 95 % interval, verdict"), ""]
+    lines = [*_wrapped(found.meaning), ""] if found.meaning else []
+    lines += [*_wrapped(f"{found.first} -> {found.second}: medians, difference, its 95 % interval, verdict"), ""]
     for case, rows in groupby(found.rows, key=lambda row: row.case):
         lines += _wrapped(case)
         for row in rows:
@@ -44,7 +45,8 @@ def as_mail(found: Comparison) -> str:
 def as_markdown(found: Comparison) -> str:
     """A table, and the remarks as a list."""
     first, second = found.first.replace("|", "\\|"), found.second.replace("|", "\\|")
-    lines = [
+    lines = [found.meaning, ""] if found.meaning else []
+    lines += [
         f"| case | metric | {first} | {second} | change | 95 % interval | verdict |",
         "|---|---|--:|--:|--:|---|---|",
     ]
@@ -82,6 +84,7 @@ def as_csv(found: Comparison) -> str:
 def as_dict(found: Comparison) -> dict[str, Any]:
     """For JSON."""
     return {
+        **({"meaning": found.meaning} if found.meaning else {}),
         "first": found.first,
         "second": found.second,
         "rows": [{"case": row.case, "metric": row.metric, **asdict(row.difference)} for row in found.rows],

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from xskit.bench.bed import Place
 from xskit.bench.ends import End
-from xskit.bench.programs import Counting, SocketProgram, echo_program, sink_program
+from xskit.bench.programs import Counting, SocketProgram, admit_sending, echo_program, sink_program
 from xskit.bench.settings import LIVE_PACKET_BYTES, Case, ModeName
 from xskit.bench.worker import LoopThread, pin, wait_surely
 from xskit.netconf.interfaces import look
@@ -27,6 +27,8 @@ __all__ = ["Far", "FarCounts", "build"]
 LIVE_CHUNK = 4096
 """Packets a system call: some ms, so that a stop is soon seen."""
 LIVE_BATCH = 64
+TURN = 16
+"""Rounds of a loop at once."""
 
 
 class FarCounts(dict[str, int]):
@@ -42,6 +44,14 @@ class Far(Protocol):
     """One thing at a far end."""
 
     def start(self) -> None: ...
+
+    def burst(self, count: int) -> int:
+        """Instead of starting: a source sends so many packets, now, in the calling thread; how many that were."""
+        ...
+
+    def turn(self) -> None:
+        """Instead of starting: what has come is taken, now, in the calling thread."""
+        ...
 
     def halt(self) -> None:
         """Send no more, and wait until what was sent has left."""
@@ -71,32 +81,34 @@ def build(case: Case, place: Place, stack: ExitStack, cpu: int | None) -> list[F
         stack.callback(far.close)
         made.append(far)
 
+    is_live = _is_live(case, place)
     if case.mode == "txonly":
         add(Sink(place.far[0]) if live else Socketed("loss", place.far[0], case, cpu, sends=False))
     elif case.mode == "latency":
         bounces = live and case.xdp != "generic"
         add(Reflector(place.far[0]) if bounces else Socketed("l2fwd", place.far[0], case, cpu))
-    elif case.mode == "l2fwd" and not _is_live(case):
+    elif case.mode == "l2fwd" and not is_live:
         add(Socketed("loss", place.far[0], case, cpu))
     elif case.both_ways:
         for name in place.far:
-            add(Sink(name) if _is_live(case) else Socketed("loss", name, case, cpu))
-        if _is_live(case):
+            add(Sink(name) if is_live else Socketed("loss", name, case, cpu))
+        if is_live:
             add(LiveSource(case, place, place.far, cpu))
     else:
         if case.mode in ("l2fwd", "forward"):
             add(Sink(place.far[-1]) if live else Socketed("loss", place.far[-1], case, cpu, sends=False))
-        if _is_live(case):
+        if is_live:
             add(LiveSource(case, place, place.far[:1], cpu))
         else:
             add(Socketed("txonly", place.far[0], case, cpu, receives=False))
     return made
 
 
-def _is_live(case: Case) -> bool:
-    """Whether a source is live frames: as fast as can be, so not where a pace is asked for."""
+def _is_live(case: Case, place: Place) -> bool:
+    """Whether a source is live frames: as fast as can be, so not where a pace is asked for. NICs send none without a
+    program of their own."""
     if case.drive == "auto":
-        return case.packet.length <= LIVE_PACKET_BYTES and not case.cycle_ns
+        return not place.wired and case.packet.length <= LIVE_PACKET_BYTES and not case.cycle_ns
     return case.drive == "live"
 
 
@@ -108,6 +120,13 @@ class Sink:
 
     def start(self) -> None:
         """It is attached already."""
+
+    def burst(self, count: int) -> int:
+        """It is no source."""
+        return 0
+
+    def turn(self) -> None:
+        """The kernel runs it."""
 
     def halt(self) -> None:
         """It sends nothing."""
@@ -169,12 +188,25 @@ class LiveSource:
                 due_ns += self._cycle_ns
                 time.sleep(max(due_ns - time.monotonic_ns(), 0) / 1e9)
             chunk = min(self._chunk, self._left) if counted else self._chunk
-            ifindex, queue = self._ways[turn % len(self._ways)]
-            self._program.program.run_live(
-                self._data, ifindex=ifindex, queue=queue, repeat=chunk, batch=min(LIVE_BATCH, chunk)
-            )
+            self._send(self._ways[turn % len(self._ways)], chunk)
             self._left -= chunk
             turn += 1
+
+    def burst(self, count: int) -> int:
+        """To all queues in equal parts."""
+        share = -(-count // len(self._ways))
+        for way in self._ways if share else ():
+            self._send(way, share)
+        return share * len(self._ways)
+
+    def turn(self) -> None:
+        """It receives nothing."""
+
+    def _send(self, way: tuple[int, int], count: int) -> None:
+        ifindex, queue = way
+        self._program.program.run_live(
+            self._data, ifindex=ifindex, queue=queue, repeat=count, batch=min(LIVE_BATCH, count)
+        )
 
     def halt(self) -> None:
         """Raises what went wrong in the thread."""
@@ -220,7 +252,9 @@ class Socketed:
         checked = packet if loop == "loss" else None
         self._sends = source is not None
         with ExitStack() as undo:
-            program = undo.enter_context(SocketProgram(look(interface).index, "auto")) if receives else None
+            program = SocketProgram(look(interface).index, "auto") if receives else None
+            if attached := program or admit_sending(interface, quiet.xdp):
+                undo.enter_context(attached)
             self._ends = [
                 undo.enter_context(
                     End(
@@ -246,6 +280,22 @@ class Socketed:
     def start(self) -> None:
         """Enter the loop."""
         self._thread.start()
+
+    def burst(self, count: int) -> int:
+        """Of a source: to all queues in equal parts."""
+        self._thread.view.poll = 0
+        if not self._sends:
+            return 0
+        share = -(-count // len(self._ends))
+        for end in self._ends:
+            for source in end.sources:
+                source.left = share
+        self._thread.turn(share // self._ends[0].case.batch + 1)
+        return share * len(self._ends)
+
+    def turn(self) -> None:
+        """Some rounds of the loop."""
+        self._thread.turn(TURN)
 
     def halt(self) -> None:
         """Of a source: until all frames are back."""

@@ -5,6 +5,8 @@ metered while there is work, so it says what a packet costs even where the sourc
 poll(2) is metered all the time. It is the median over the slices between two samples: whoever shares a core or a cache
 with the worker for a while spoils some slices, not the run. Packets a second also depend on what drives the other end,
 and on everything else that this machine does.
+
+Where the clock counts instructions (guest.py), neither time nor rate is a result; `counted.py` says what is.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Literal
 
 from xskit.bench.settings import ModeName
 
-__all__ = ["METRICS", "OF_MODE", "Metric", "Sample", "rates", "steady_from"]
+__all__ = ["COUNTED_OF_MODE", "METRICS", "OF_MODE", "Metric", "Sample", "rates", "steady_from"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Metric:
 
     name: str
     title: str
-    unit: Literal["pps", "bit/s", "ns", "1"]
+    unit: Literal["pps", "bit/s", "ns", "1", "instructions", "bytes"]
     better: Literal["higher", "lower"]
 
 
@@ -44,6 +46,11 @@ METRICS = {
         Metric("round_trip_max_ns", "round trip max", "ns", "lower"),
         Metric("loss", "lost", "1", "lower"),
         Metric("reordered", "reordered", "1", "lower"),
+        Metric("instructions_per_packet", "worker, a packet", "instructions", "lower"),
+        Metric("guest_instructions_per_packet", "guest, a packet", "instructions", "lower"),
+        Metric("round_trip_p50_instructions", "round trip p50", "instructions", "lower"),
+        Metric("round_trip_p99_instructions", "round trip p99", "instructions", "lower"),
+        Metric("copied_bytes_per_packet", "copied, a packet", "bytes", "lower"),
     )
 }
 
@@ -59,7 +66,21 @@ OF_MODE: dict[ModeName, tuple[str, ...]] = {
 }
 """The first is the one that stands for the mode."""
 
-VERDICT_METRICS = ("cpu_ns_per_packet", "rx_pps", "tx_pps", "round_trip_p50_ns", "round_trip_p99_ns", "loss")
+_COUNTED = ("instructions_per_packet", "guest_instructions_per_packet", "copied_bytes_per_packet")
+COUNTED_OF_MODE: dict[ModeName, tuple[str, ...]] = {
+    "rxdrop": _COUNTED,
+    "txonly": _COUNTED,
+    "l2fwd": _COUNTED,
+    "forward": _COUNTED,
+    "latency": ("round_trip_p50_instructions", "round_trip_p99_instructions", "copied_bytes_per_packet"),
+    "loss": (*_COUNTED, "loss", "reordered"),
+}
+"""What takes their place where the clock counts instructions."""
+
+VERDICT_METRICS = (
+    "cpu_ns_per_packet", "rx_pps", "tx_pps", "round_trip_p50_ns", "round_trip_p99_ns", "loss",
+    "instructions_per_packet", "guest_instructions_per_packet", "round_trip_p50_instructions",
+)  # fmt: skip
 """Compared by default, where both sides have them: others follow from these."""
 
 

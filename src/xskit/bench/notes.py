@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xskit.bench.guest import counted_instructions
 from xskit.bench.results import Run
 from xskit.bench.settings import Case
 from xskit.netconf.interfaces import LinkState, Watch, look
@@ -21,7 +22,7 @@ def notes(case: Case, run: Run) -> list[str]:
     counts, kernel = run.counts, run.kernel
     busy = run.busy_ns / (run.seconds * 1e9 * len(case.queues)) if run.seconds else 1.0
     receives = case.mode in ("rxdrop", "l2fwd", "forward", "loss") and counts["received"] > 0
-    idle = receives and not case.poll and busy < IDLE
+    idle = receives and not case.poll and busy < IDLE and not counted_instructions()
     if idle and kernel["rx_ring_full"] <= SHOWN * counts["received"]:
         found.append(f"the source was the limit: the worker had nothing to do for {1 - busy:.0%} of the time")
     elif kernel["rx_ring_full"]:

@@ -46,14 +46,15 @@ class PacketSpec:
                 remedy=f"--packet-size {least}",
             )
         if self.vlan is not None and not 1 <= self.vlan <= 4095:
-            raise UsageError(f"VLAN {self.vlan} is not between 1 and 4095")
+            raise UsageError(f"VLAN {self.vlan} is not between 1 and 4095", remedy="--tx-vlan-id 1")
         if not 0 <= self.vlan_priority <= 7:
-            raise UsageError(f"VLAN priority {self.vlan_priority} is not between 0 and 7")
+            raise UsageError(f"VLAN priority {self.vlan_priority} is not between 0 and 7", remedy="--tx-vlan-pri 0")
         for address in (self.destination, self.source):
             try:
                 mac(address)
             except ValueError:
-                raise UsageError(f"{address!r} is not a MAC address such as {DESTINATION_MAC}") from None
+                remedy = f"--tx-dmac {DESTINATION_MAC}, or --tx-smac"
+                raise UsageError(f"{address!r} is no MAC address", remedy=remedy) from None
 
     @property
     def length(self) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from xskit.bench import svg
 from xskit.bench.metrics import METRICS, Sample
 from xskit.bench.results import Outcome, Session
-from xskit.bench.table import remarks
+from xskit.bench.table import no_results, remarks
 from xskit.bench.words import case_words, figure, interval
 from xskit.engine import histogram
 
@@ -41,6 +41,7 @@ def render(session: Session) -> str:
         f"<title>xskit bench</title><style>{_STYLE}</style><h1>xskit bench</h1>",
         f"<p><code>{escape(shlex.join(session.command))}</code><br>{escape(session.started)}, ",
         f"{session.seconds:.0f} s, {escape(_kernel(session))}</p>",
+        f"<p>{escape(session.headline())}</p>" if session.guests else "",
         _table(session),
     ]
     notes = remarks(session)
@@ -50,10 +51,14 @@ def render(session: Session) -> str:
     parts.append("<h2>Runs</h2><p>A dot is a run, a ring a run far out, the bar the 95 % interval of the median.</p>")
     names = dict.fromkeys(name for outcome in session.outcomes for name in outcome.metrics())
     parts += [f"<h3>{escape(METRICS[name].title)}</h3>{_dots(session, labels, name)}" for name in names]
-    parts.append(_round_trips(session.outcomes, labels))
-    parts.append("<h2>Over time</h2><p>Packets a second in the last run of each case, its warm-up included.</p>")
-    parts.append(svg.lines([_over_time(one, label) for one, label in _pairs(session, labels)], "s", "pps"))
+    timed = [(one, label) for one, label in _pairs(session, labels) if not session.is_counted(one.case)]
+    if timed:
+        parts.append(_round_trips([one for one, _ in timed], [label for _, label in timed]))
+        parts.append("<h2>Over time</h2><p>Packets a second in the last run of each case, its warm-up included.</p>")
+        parts.append(svg.lines([_over_time(one, label) for one, label in timed], "s", "pps"))
     parts.append("<h2>Machine</h2>" + _facts(session.machine))
+    for kernel, guest in session.guests.items():
+        parts.append(f"<details><summary>Guest, Linux {escape(kernel)}</summary>{_facts(guest)}</details>")
     for outcome, label in _pairs(session, labels):
         for facts in outcome.interfaces:
             title = f"{escape(str(facts['name']))}, {escape(label)}"
@@ -74,13 +79,18 @@ def _table(session: Session) -> str:
     head = "".join(f"<th>{one}" for one in ("case", "mode in use", "", "median", "95 % of the median", "runs"))
     rows = []
     for outcome, label in zip(session.outcomes, session.labels(), strict=True):
-        for position, name in enumerate(outcome.metrics()):
+        first = (case_words(label), str(outcome.mode))
+        for name in no_results(session, outcome):
+            cells = "".join(f"<td>{escape(text)}" for text in (*first, METRICS[name].title))
+            rows.append(f"<tr>{cells}<td class=n>-<td class=n><td class=n>")
+            first = ("", "")
+        for name in outcome.metrics():
             spread, metric = outcome.spread(name), METRICS[name]
             assert spread is not None
-            first = (case_words(label), str(outcome.mode)) if position == 0 else ("", "")
             cells = "".join(f"<td>{escape(text)}" for text in (*first, metric.title))
             numbers = (figure(metric, spread.median), interval(metric, spread), str(spread.n))
             rows.append(f"<tr>{cells}" + "".join(f"<td class=n>{escape(text)}" for text in numbers))
+            first = ("", "")
     return f"<table><tr>{head}{''.join(rows)}</table>"
 
 

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from xskit.abi.bpf import Helper, MapType, XdpAction, XdpMd
+from xskit.bench.settings import QUEUES
 from xskit.bpf.asm import R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, U16, U32, U64, Assembler
 from xskit.bpf.attach import BpfLink, Mode, attach
 from xskit.bpf.errors import AttachError
@@ -24,12 +25,9 @@ from xskit.bpf.program import Program, ProgramSpec
 from xskit.netconf.interfaces import look
 from xskit.xsk.opening import Mode as Rung
 
-__all__ = ["Counting", "SocketProgram", "attach_best", "echo_program", "live_program", "sink_program"]
+__all__ = ["Counting", "SocketProgram", "admit_sending", "attach_best", "echo_program", "live_program", "sink_program"]
 
 _SOCKETS, _TURN, _COUNTS = "sockets", "turn", "counts"
-
-QUEUES = 64
-"""The highest queue number that packets are taken from, and one more."""
 
 
 def sockets_program(sharers: int, *, frags: bool) -> ProgramSpec:
@@ -193,6 +191,17 @@ class SocketProgram(_Closing):
         """No longer."""
         if not self._sockets.closed:
             self._sockets.delete(queue * self._sharers + sharer)
+
+
+def admit_sending(name: str, rung: Rung) -> SocketProgram | None:
+    """A program for an interface that only sends. With zero copy some drivers refuse to send without one (i40e and
+    igb: EINVAL from sendto); packets that come pass it. None where it cannot be attached, or no driver asks for it."""
+    if rung not in ("auto", "zero-copy") or look(name).kind:
+        return None
+    try:
+        return SocketProgram(look(name).index, "native")
+    except AttachError:
+        return None
 
 
 class Counting(_Closing):

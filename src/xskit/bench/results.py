@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from xskit.bench.metrics import OF_MODE, Sample
+from xskit.bench.guest import COUNTED, VIRTUAL
+from xskit.bench.metrics import COUNTED_OF_MODE, OF_MODE, Sample
 from xskit.bench.settings import Case, distinguishing
 from xskit.bench.statistics import Spread, spread
 from xskit.errors import XskitError
@@ -107,12 +108,24 @@ class Outcome:
 
     def metrics(self) -> list[str]:
         """The mode's metrics that have values."""
-        return [name for name in OF_MODE[self.case.mode] if self.values(name)]
+        names = dict.fromkeys((*OF_MODE[self.case.mode], *COUNTED_OF_MODE[self.case.mode]))
+        return [name for name in names if self.values(name)]
+
+    @property
+    def main_metric(self) -> str:
+        """The one that stands for the mode."""
+        first = OF_MODE[self.case.mode][0]
+        return next((name for name in (first, *COUNTED_OF_MODE[self.case.mode]) if self.values(name)), first)
 
 
 @dataclass
 class Session:
-    """Everything that one command measured."""
+    """Everything that one command measured.
+
+    Attributes:
+        machine: this machine; of guests, `guests` says what they were: by kernel, each with its accelerator, whether
+            it was counted in instructions, its NIC model ("" where it had none), and its own machine.
+    """
 
     machine: dict[str, Any]
     command: list[str]
@@ -121,7 +134,27 @@ class Session:
     outcomes: list[Outcome] = field(default_factory=list)
     seconds: float = 0.0
     interrupted: bool = False
+    guests: dict[str, dict[str, Any]] = field(default_factory=dict)
     schema: int = SCHEMA
+
+    def is_counted(self, case: Case) -> bool:
+        """Whether instructions of the case were counted, so that neither time nor rate is a result."""
+        return bool(self.guests.get(case.kernel, {}).get("counted"))
+
+    def machine_of(self, case: Case) -> dict[str, Any]:
+        """Where the case ran."""
+        facts: dict[str, Any] = self.guests[case.kernel]["machine"] if case.kernel in self.guests else self.machine
+        return facts
+
+    def headline(self) -> str:
+        """The first line of a report: what its figures mean; "" where they are what they seem."""
+        if not self.guests:
+            return ""
+        kernels = ", ".join(guest["machine"]["kernel"]["release"] for guest in self.guests.values())
+        nic = "".join(f", {name}" for name in dict.fromkeys(one["nic"] for one in self.guests.values()) if name)
+        if any(guest["counted"] for guest in self.guests.values()):
+            return f"Guests: Linux {kernels}{nic}. {COUNTED}"
+        return f"Guests: Linux {kernels}{nic}. {VIRTUAL}"
 
     def labels(self) -> list[dict[str, Any]]:
         """What tells the cases apart, a dictionary each: the mode, and every field in which they differ."""
@@ -150,6 +183,7 @@ class Session:
             "command": self.command,
             "conditions": self.conditions,
             "machine": self.machine,
+            **({"meaning": self.headline(), "guests": self.guests} if self.guests else {}),
             "cases": cases,
         }
 
@@ -181,6 +215,7 @@ class Session:
             seconds=values["seconds"],
             interrupted=values["interrupted"],
             outcomes=outcomes,
+            guests=values.get("guests", {}),
         )
 
     @classmethod
@@ -197,7 +232,7 @@ class Session:
         except (KeyError, TypeError, ValueError) as error:
             raise FileError(
                 f"{path} is not what xskit bench --json writes, or a later version wrote it",
-                remedy=f"xskit bench rxdrop --json > {path}",
+                remedy="xskit bench rxdrop --report NEW.json, and compare that",
             ) from error
 
 

@@ -23,14 +23,14 @@ from xskit.bench.interrupts import Interrupts
 from xskit.bench.metrics import OF_MODE, Sample, rates, steady_from
 from xskit.bench.notes import explain_silence, notes
 from xskit.bench.others import OtherPrograms
-from xskit.bench.programs import SocketProgram
+from xskit.bench.programs import SocketProgram, admit_sending
 from xskit.bench.results import ModeInUse, Run
 from xskit.bench.settings import Case, Conditions
 from xskit.bench.worker import LoopThread
 from xskit.engine import histogram
 from xskit.netconf.interfaces import look
 
-__all__ = ["Observer", "Running", "run_once"]
+__all__ = ["Observer", "Running", "book", "choose_cpus", "make_workers", "open_ends", "run_once", "sample"]
 
 MOST_SAMPLES = 4096
 
@@ -79,11 +79,11 @@ def run_once(
     Raises:
         XskitError: a socket or a program cannot be had, or a worker failed.
     """
-    cpus, drive_cpu = _cpus(conditions)
+    cpus, drive_cpu = choose_cpus(conditions)
     with place.inside(), ExitStack() as stack:
-        ends, mode = _open(case, place, stack)
+        ends, mode = open_ends(case, place, stack)
         far = far_ends.build(case, place, stack, drive_cpu)
-        workers = _workers(case, conditions, ends, cpus)
+        workers = make_workers(case, conditions, ends, cpus)
         for worker in workers:
             stack.callback(worker.close)
             worker.prepare()
@@ -91,6 +91,7 @@ def run_once(
         running = Running(case, mode, repeat, ends, [], interrupts)
         for end in ends:
             end.admit()
+        place.wait_for_carrier()
         others = OtherPrograms()
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
         for worker in workers:
@@ -106,12 +107,12 @@ def run_once(
         counts = far_ends.FarCounts()
         for one in far:
             one.count(counts)
-        run = _book(running, workers, counts, started)
+        run = _book_steady(running, workers, counts, started)
         run.other_cpus = round(other_cpus, 3)
         return run, running
 
 
-def _cpus(conditions: Conditions) -> tuple[list[int], int | None]:
+def choose_cpus(conditions: Conditions) -> tuple[list[int], int | None]:
     """CPUs for the workers, and the one for what drives the other end."""
     allowed = sorted(os.sched_getaffinity(0))
     workers = list(conditions.cpus) or allowed[::-1]
@@ -122,7 +123,7 @@ def _cpus(conditions: Conditions) -> tuple[list[int], int | None]:
     return workers, drive
 
 
-def _open(case: Case, place: Place, stack: ExitStack) -> tuple[list[End], ModeInUse]:
+def open_ends(case: Case, place: Place, stack: ExitStack) -> tuple[list[End], ModeInUse]:
     """The ends under test, in the order in which workers take them."""
     sends_itself = case.mode in ("txonly", "latency") or (case.mode == "loss" and not place.far)
     numbered = case.packet
@@ -136,6 +137,8 @@ def _open(case: Case, place: Place, stack: ExitStack) -> tuple[list[End], ModeIn
         if receives:
             program = stack.enter_context(SocketProgram(look(name).index, case.xdp, case.sharers))
             programs.append(program)
+        elif unused := admit_sending(name, case.xdp):
+            stack.enter_context(unused)
         for number, queue in enumerate(case.queues):
             end = End(
                 name,
@@ -157,7 +160,7 @@ def _open(case: Case, place: Place, stack: ExitStack) -> tuple[list[End], ModeIn
     return ends, ModeInUse(xdp, first.zero_copy, first.multi_buffer, first.transmit_budget, why)
 
 
-def _workers(case: Case, conditions: Conditions, ends: Sequence[End], cpus: Sequence[int]) -> list[LoopThread]:
+def make_workers(case: Case, conditions: Conditions, ends: Sequence[End], cpus: Sequence[int]) -> list[LoopThread]:
     """One for each queue; it has the queue's ends of all interfaces."""
     made = []
     for number, queue in enumerate(case.queues):
@@ -180,7 +183,9 @@ def _workers(case: Case, conditions: Conditions, ends: Sequence[End], cpus: Sequ
 _METER = ("cpu_ns", "busy_ns", "metered_ns", "metered", "done")
 
 
-def _sample(ends: Sequence[End], workers: Sequence[LoopThread]) -> Sample:
+def sample(ends: Sequence[End], workers: Sequence[LoopThread]) -> Sample:
+    """The counters now."""
+
     def total(name: str) -> int:
         return sum(end.total(name) for end in ends)
 
@@ -205,7 +210,7 @@ def _watch(running: Running, workers: list[LoopThread], conditions: Conditions, 
     end_ns = begin_ns + round(conditions.duration * 1e9)
     try:
         while True:
-            running.samples.append(_sample(running.ends, workers))
+            running.samples.append(sample(running.ends, workers))
             if len(running.samples) > MOST_SAMPLES:
                 del running.samples[1:-1:2]
             if observe:
@@ -217,7 +222,7 @@ def _watch(running: Running, workers: list[LoopThread], conditions: Conditions, 
                 next(worker for worker in workers if worker.running).join(left_ns / 1e9)
     except KeyboardInterrupt:
         running.interrupted = True
-        running.samples.append(_sample(running.ends, workers))
+        running.samples.append(sample(running.ends, workers))
 
 
 def _finish(ends: list[End], workers: list[LoopThread], far: Sequence[far_ends.Far], conditions: Conditions) -> None:
@@ -237,28 +242,42 @@ def _finish(ends: list[End], workers: list[LoopThread], far: Sequence[far_ends.F
         worker.stop()
 
 
-def _book(running: Running, workers: list[LoopThread], far: far_ends.FarCounts, started: str) -> Run:
-    case, samples = running.case, running.samples
-    last = _sample(running.ends, workers)
+def _book_steady(running: Running, workers: list[LoopThread], far: far_ends.FarCounts, started: str) -> Run:
+    samples = running.samples
     first = steady_from(samples)
-    metrics = rates(samples[first:], sleeps=case.poll)
+    metrics = rates(samples[first:], sleeps=running.case.poll)
+    run = book(running, sample(running.ends, workers), far, started, metrics, OF_MODE[running.case.mode])
+    run.warm_up_seconds = (samples[first].time_ns - samples[0].time_ns) / 1e9
+    return run
+
+
+def book(
+    running: Running,
+    last: Sample,
+    far: far_ends.FarCounts,
+    started: str,
+    metrics: dict[str, float],
+    names: Sequence[str],
+) -> Run:
+    """Everything about a run that is over; of its metrics and details, `names` are its metrics."""
+    case, samples = running.case, running.samples
     kernel = running.kernel()
     details, counts = _details(running, last, far)
-    metrics |= {name: value for name, value in details.items() if name in OF_MODE[case.mode]}
+    metrics = metrics | details
     run = Run(
         repeat=running.repeat,
         started=started,
         seconds=(samples[-1].time_ns - samples[0].time_ns) / 1e9,
-        metrics={name: metrics[name] for name in OF_MODE[case.mode] if name in metrics},
+        metrics={name: metrics[name] for name in names if name in metrics},
         counts=counts,
         kernel={name: int(value) for name, value in zip(_KERNEL, astuple(kernel), strict=True)},
         calls={title: sum(end.total(name) for end in running.ends) for title, name in CALLS.items()},
         far=dict(far),
         cpu_ns=last.cpu_ns,
         busy_ns=last.busy_ns,
-        warm_up_seconds=(samples[first].time_ns - samples[0].time_ns) / 1e9,
-        samples=[replace(sample, time_ns=sample.time_ns - samples[0].time_ns) for sample in samples],
-        details={name: value for name, value in details.items() if name not in metrics},
+        warm_up_seconds=0.0,
+        samples=[replace(each, time_ns=each.time_ns - samples[0].time_ns) for each in samples],
+        details={name: value for name, value in details.items() if name not in names},
         interrupts=running.interrupts.count() if running.interrupts else None,
     )
     if case.mode == "latency":

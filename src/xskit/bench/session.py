@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from xskit.bench.bed import Bed
+from xskit.bench.counted import count_once
+from xskit.bench.guest import counted_instructions
 from xskit.bench.machine import describe_interface, describe_machine
-from xskit.bench.metrics import OF_MODE
 from xskit.bench.results import Outcome, Session
 from xskit.bench.runner import Observer, run_once
 from xskit.bench.settings import Case, Conditions
@@ -41,6 +42,7 @@ def measure(
         XskitError: a case cannot be run.
     """
     asked = conditions or Conditions()
+    do = count_once if counted_instructions() else run_once
     begun = time.monotonic()
     session = Session(
         machine=describe_machine(),
@@ -55,7 +57,7 @@ def measure(
                 if repeat >= asked.repeat and _narrow(session.outcomes[number], asked.until):
                     continue
                 place = bed.place(case)
-                run, running = run_once(case, place, asked, repeat, observe)
+                run, running = do(case, place, asked, repeat, observe)
                 if number == len(session.outcomes):
                     with place.inside():
                         facts = [describe_interface(name, running.mode) for name in place.near]
@@ -77,5 +79,5 @@ def _narrow(outcome: Outcome, until: float | None) -> bool:
     """Whether the interval of the mode's first metric is narrow enough."""
     if until is None:
         return True
-    found = outcome.spread(OF_MODE[outcome.case.mode][0])
+    found = outcome.spread(outcome.main_metric)
     return found is not None and found.width is not None and found.width <= until

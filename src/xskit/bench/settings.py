@@ -13,7 +13,7 @@ from xskit.errors import UsageError
 from xskit.xsk.opening import Mode as Rung
 from xskit.xsk.traffic import MOST_FRAMES
 
-__all__ = ["MODES", "Case", "Conditions", "DriveKind", "ModeName", "sweep"]
+__all__ = ["MODES", "QUEUES", "Case", "Conditions", "DriveKind", "ModeName", "sweep"]
 
 ModeName = Literal["rxdrop", "txonly", "l2fwd", "forward", "latency", "loss"]
 MODES: tuple[ModeName, ...] = get_args(ModeName)
@@ -27,6 +27,9 @@ CLOCKS = {
     "TAI": time.CLOCK_TAI,
     "BOOTTIME": time.CLOCK_BOOTTIME,
 }
+
+QUEUES = 64
+"""The highest queue number that packets are taken from, and one more."""
 
 LIVE_PACKET_BYTES = 3300
 """A live frame must fit a page with what the kernel keeps there (net/bpf/test_run.c)."""
@@ -71,6 +74,10 @@ class Case:
     drive: DriveKind = "auto"
     both_ways: bool = False
     """Packets come from both ends; forward only."""
+    kernel: str = ""
+    """Of the guest that it ran in; "": on this machine itself."""
+    nic: str = ""
+    """The guest's NIC model, where it ran on such; "": on veth pairs, or on this machine's interfaces."""
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -85,13 +92,23 @@ class Case:
         for name, least, largest in _LIMITS:
             value = getattr(self, name)
             if not least <= value <= largest:
-                raise UsageError(f"{name.replace('_', ' ')} {value} is not between {least} and {largest}")
+                word = {"sharers": "sockets", "cycle_ns": "tx-cycle"}.get(name, name)
+                remedy = f"--{word} {least if value < least else largest}{'ns' if name == 'cycle_ns' else ''}"
+                raise UsageError(f"{word} {value} is not between {least} and {largest}", remedy=remedy)
         if not self.queues or min(self.queues) < 0 or len(set(self.queues)) < len(self.queues):
-            raise UsageError(f"queues {', '.join(map(str, self.queues))}: each number once, from 0 on")
+            numbers = ", ".join(map(str, self.queues))
+            raise UsageError(f"queues {numbers}: each number once, from 0 on", remedy="--queue 0,1")
+        if max(self.queues) >= QUEUES:
+            raise UsageError(f"queue {max(self.queues)} is above the highest, {QUEUES - 1}", remedy="--queue 0")
+        if len(set(self.interfaces)) < len(self.interfaces):
+            raise UsageError(f"{self.interfaces[0]} is named twice", remedy="--interface eth0,eth1")
         if self.clock not in CLOCKS:
-            raise UsageError(f"there is no clock {self.clock}: choose from {', '.join(CLOCKS)}")
+            raise UsageError(f"there is no clock {self.clock}", remedy=f"--clock {', '.join(CLOCKS)}")
         if self.both_ways and self.mode != "forward":
-            raise UsageError(f"{self.mode} has one way: packets come from both ends in forward only")
+            raise UsageError(
+                f"{self.mode} has one way: packets come from both ends in forward only",
+                remedy="xskit bench forward --both-ways",
+            )
         self._check_packet()
 
     def _check_packet(self) -> None:
@@ -104,7 +121,8 @@ class Case:
         if needed > MOST_FRAMES:
             raise UsageError(
                 f"a packet of {self.packet_size} bytes needs {needed} frames of {self.frame_size}, and the kernel "
-                f"sends at most {MOST_FRAMES} at once"
+                f"sends at most {MOST_FRAMES} at once",
+                remedy="a larger --frame-size, or a smaller --packet-size",
             )
         if self.drive == "live" and self.mode == "latency" and self.xdp == "generic":
             raise UsageError(
@@ -195,15 +213,17 @@ class Conditions:
 
     def __post_init__(self) -> None:
         if not 0.01 <= self.duration <= 1e6:
-            raise UsageError(f"a run of {self.duration:g} s: between 10 ms and 1000000 s")
+            raise UsageError(f"a run of {self.duration:g} s: between 10 ms and 1000000 s", remedy="--duration 1s")
         if not 0.001 <= self.interval <= 3600:
-            raise UsageError(f"an interval of {self.interval:g} s: between 1 ms and an hour")
+            raise UsageError(f"an interval of {self.interval:g} s: between 1 ms and an hour", remedy="--interval 1s")
         if self.repeat < 1:
             raise UsageError("a case is run at least once", remedy="--repeat 1")
         if self.until is not None and not 0 < self.until < 1:
             raise UsageError(f"an interval {self.until:.0%} wide is not between 0 and 100 %", remedy="--until 1%")
         if not 0 <= self.priority <= 99:
-            raise UsageError(f"priority {self.priority} is not between 0 and 99")
+            raise UsageError(f"priority {self.priority} is not between 0 and 99", remedy="--schpri 50")
+        if self.retries < 0:
+            raise UsageError(f"{self.retries} seconds cannot be waited", remedy="--retries 3")
 
     @property
     def step(self) -> float:

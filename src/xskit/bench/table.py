@@ -9,13 +9,13 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from xskit.bench.metrics import METRICS, rates
+from xskit.bench.metrics import METRICS, OF_MODE, rates
 from xskit.bench.others import BUSY
 from xskit.bench.results import Outcome, Session
 from xskit.bench.runner import CALLS, Running
 from xskit.bench.words import case_words, figure, interval
 
-__all__ = ["final", "live"]
+__all__ = ["final", "live", "no_results", "remarks"]
 
 
 def live(session: Session | None, running: Running, total: str) -> Group:
@@ -49,19 +49,28 @@ def final_table(session: Session) -> Table:
         right = heading in ("median", "runs")
         table.add_column(heading, justify="right" if right else "left", no_wrap=heading.startswith(("median", "95")))
     for outcome, label in zip(session.outcomes, session.labels(), strict=True):
-        for position, name in enumerate(outcome.metrics()):
+        heads = [case_words(label), str(outcome.mode)]
+        for name in no_results(session, outcome):
+            table.add_row(*heads, METRICS[name].title, "-", "", "", "")
+            heads = ["", ""]
+        for name in outcome.metrics():
             spread, metric = outcome.spread(name), METRICS[name]
             assert spread is not None
             table.add_row(
-                case_words(label) if position == 0 else "",
-                str(outcome.mode) if position == 0 else "",
+                *heads,
                 metric.title,
                 figure(metric, spread.median),
                 interval(metric, spread),
                 str(spread.n),
                 _outliers(outcome, name, spread.outliers),
             )
+            heads = ["", ""]
     return table
+
+
+def no_results(session: Session, outcome: Outcome) -> list[str]:
+    """The mode's first metric where instructions were counted: it and the others like it, times and rates, are none."""
+    return [OF_MODE[outcome.case.mode][0]] if session.is_counted(outcome.case) else []
 
 
 def _outliers(outcome: Outcome, name: str, positions: Sequence[int]) -> str:
@@ -71,7 +80,8 @@ def _outliers(outcome: Outcome, name: str, positions: Sequence[int]) -> str:
 
 def final(session: Session, *, extra: bool = False, calls: bool = False) -> Group:
     """The final table, and what is worth saying below it."""
-    parts: list[Table | Text] = [final_table(session)]
+    meaning = session.headline()
+    parts: list[Table | Text] = [*([Text(meaning)] if meaning else []), final_table(session)]
     if extra or calls:
         parts.append(_counters(session, extra=extra, calls=calls))
     parts += [Text(line, style="dim") for line in remarks(session)]
@@ -97,10 +107,12 @@ def remarks(session: Session) -> list[str]:
             found[f"{where}warm-up, not counted: up to {max(warm):.2g} s of a run, in {len(warm)} runs"] = None
         for note in {note: None for run in outcome.runs[-1:] for note in run.notes}:
             found[f"{where}{note} (last run)"] = None
+        counted = session.is_counted(outcome.case)
         interrupts = [run.interrupts for run in outcome.runs if run.interrupts is not None]
         if interrupts:
             seconds = sum(run.seconds for run in outcome.runs)
-            found[f"{where}{sum(interrupts) / seconds:.0f} interrupts/s"] = None
+            many = f"{sum(interrupts)} interrupts" if counted else f"{sum(interrupts) / seconds:.0f} interrupts/s"
+            found[f"{where}{many}"] = None
     others = max((outcome.other_cpus for outcome in session.outcomes), default=0.0)
     if others > BUSY:
         found[f"other programs took {others:.1f} CPUs meanwhile: small differences are not to be trusted"] = None
@@ -122,6 +134,7 @@ def _counters(session: Session, *, extra: bool, calls: bool) -> Table:
         cells = []
         for outcome in session.outcomes:
             total = sum(getattr(run, group)[name] for run in outcome.runs)
-            cells.append(f"{total}  {total / sum(run.seconds for run in outcome.runs):.0f}/s")
+            rate = f"  {total / sum(run.seconds for run in outcome.runs):.0f}/s"
+            cells.append(f"{total}{'' if session.is_counted(outcome.case) else rate}")
         table.add_row(name.replace("_", " "), *cells)
     return table

@@ -25,7 +25,7 @@ _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 
 
 def figure(metric: Metric, value: float) -> str:
-    """`3.340 Mpps`, `1.600 Gbit/s`, `12.30 ns`, `0.50 %`."""
+    """`3.340 Mpps`, `1.600 Gbit/s`, `12.30 ns`, `0.50 %`, `5135 instr`."""
     factor, unit = _scale(metric, value)
     return f"{_digits(value / factor)} {unit}"
 
@@ -44,6 +44,8 @@ def _scale(metric: Metric, value: float) -> tuple[float, str]:
     """What to divide by, and the unit of the result."""
     if metric.unit == "1":
         return 0.01, "%"
+    if metric.unit in ("instructions", "bytes"):
+        return 1.0, {"instructions": "instr"}.get(metric.unit, metric.unit)
     steps = _TIMES if metric.unit == "ns" else _PREFIXES
     factor, prefix = next(((factor, prefix) for factor, prefix in steps if abs(value) >= factor), steps[-1])
     return factor, prefix if metric.unit == "ns" else f"{prefix}{metric.unit}"

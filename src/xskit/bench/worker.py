@@ -133,6 +133,10 @@ class LoopThread:
             self.prepare()
         self._go.set()
 
+    def turn(self, rounds: int) -> None:
+        """Instead of starting: so many rounds of the loop, now, in the calling thread, which goes on at once."""
+        LOOPS[self.mode](self.address, rounds)
+
     @property
     def running(self) -> bool:
         """True until the loop is left."""

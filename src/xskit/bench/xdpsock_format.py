@@ -15,7 +15,7 @@ from xskit.bench.runner import CALLS, Running
 
 __all__ = ["Printer"]
 
-_ROW = "{:<18s} {:<14.0f} {:<14d}"
+_ROW = "{:<18s} {:<14s} {:<14d}"
 _KERNEL = ("rx dropped", "rx invalid", "tx invalid", "rx queue full", "fill ring empty", "tx ring empty")
 _MODES = {"generic": "xdp-skb ", "native": "xdp-drv ", "none": "xdp-drv "}
 
@@ -27,12 +27,19 @@ class Printer:
         write: takes whole lines.
         interval: seconds between blocks.
         extra, calls: as -x and -a.
+        rates: what a second brought is a result; else there is a dash instead.
     """
 
     def __init__(
-        self, write: Callable[[str], object], *, interval: float = 1.0, extra: bool = False, calls: bool = False
+        self,
+        write: Callable[[str], object],
+        *,
+        interval: float = 1.0,
+        extra: bool = False,
+        calls: bool = False,
+        rates: bool = True,
     ) -> None:
-        self._write = write
+        self._write, self._rates = write, rates
         self._interval_ns = round(interval * 1e9)
         self._extra, self._calls = extra, calls
         self._before: dict[tuple[int, str], int] = {}
@@ -99,7 +106,8 @@ class Printer:
     def _row(self, number: int, name: str, value: int, step_ns: int) -> None:
         before = self._before.get((number, name), 0)
         self._before[number, name] = value
-        self._write(_ROW.format(name, (value - before) * 1e9 / step_ns, value))
+        rate = f"{(value - before) * 1e9 / step_ns:.0f}" if self._rates else "-"
+        self._write(_ROW.format(name, rate, value))
 
 
 _CYCLE = "{:<18s} {:<10} {:<10} {:<10} {:<10} {:<10}"

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-import json as json_module
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
 
+from xskit.bench.guest import DURATION_S, REPEAT, counted_instructions
+from xskit.cli.bench_compare import compare, load
 from xskit.cli.bench_options import (
+    AskedGuests,
     CaseOptions,
+    Nic,
     as_cases,
     as_count,
     as_fraction,
     as_numbers,
+    as_priority,
     as_seconds,
+    far_names,
+    names,
     read_clock_name,
 )
-from xskit.cli.output import OutputError, check_file, compiling
-from xskit.errors import UsageError
+from xskit.cli.bench_show import View, show
+from xskit.cli.bench_words import in_options
+from xskit.cli.output import check_file, compiling
 
 if TYPE_CHECKING:
-    from xskit.bench.compare import Comparison
     from xskit.bench.results import Session
-    from xskit.bench.runner import Running
     from xskit.bench.settings import Case, Conditions
 
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -69,13 +73,14 @@ def _bench() -> None:
     """Benchmarks of AF_XDP: repeated, interleaved, with intervals, and compared.
 
     Without --interface a veth pair is made in a namespace, and its other end is driven too: every mode runs on any
-    machine. Options that take a LIST sweep over it.
+    machine. Options that take a LIST sweep over it; --kernel does it all in guests with other kernels.
 
     \b
     Examples:
       xskit bench rxdrop
       xskit bench txonly --mode skb --packet-size 64,512,1024,1500
       xskit bench l2fwd -i eth0 --cpu 3 --json > base.json
+      xskit bench txonly --kernel 6.1,7.3 --nic virtio-net --mode zero-copy,skb
       xskit bench compare base.json new.json
     """
 
@@ -85,6 +90,19 @@ def _measure(
     interface: Annotated[
         str, typer.Option("--interface", "-i", metavar="NAME[,NAME]", help="to measure on; none: a veth pair is made")
     ] = "",
+    far: Annotated[
+        str, typer.Option(metavar="NAME[,NAME]", help="what the interfaces are wired to, to be driven from there")
+    ] = "",
+    kernel: Annotated[
+        str | None, typer.Option(metavar="LIST", help="in guests with these kernels, one after another: 6.1,7.3")
+    ] = None,
+    nic: Annotated[
+        Nic | None, typer.Option(help="with --kernel: on the guests' NICs, of that model and wired to each other")
+    ] = None,
+    accel: Annotated[
+        Literal["auto", "kvm", "tcg"],
+        typer.Option(help="with --kernel: KVM, or emulation, which counts instructions; auto: KVM where it works"),
+    ] = "auto",
     queue: Annotated[str, typer.Option("--queue", "-q", metavar="LIST", help="numbers, or all: one worker each")] = "0",
     mode: Annotated[
         str | None,
@@ -181,9 +199,10 @@ def _measure(
         str, typer.Option("--least", metavar="FRACTION", help="differences below that are within noise")
     ] = "1%",
 ) -> None:
+    asked = AskedGuests.read(kernel, nic, accel, interface=interface, far=far)
     options = CaseOptions(
         mode=str(ctx.info_name),
-        interfaces=tuple(name for name in interface.split(",") if name),
+        interfaces=names(interface),
         queues=queue,
         xdp=mode or _chosen(skb=skb, native=native, zero_copy=zero_copy, copy=copy),
         packet_size=packet_size,
@@ -214,26 +233,35 @@ def _measure(
     )
     for path in (report, html):
         check_file(path)
-    cases = as_cases(options)
+    cases = as_cases(asked.without_queues(options) if asked else options)
+    wired = far_names(far, options.interfaces)
     from xskit.bench.settings import Conditions
 
+    counted = counted_instructions()
     endless = duration is None and (format == "xdpsock" or as_count(count) > 0)
+    usual_s, often = (DURATION_S, REPEAT) if counted else (1.0, 7)
+    given_s = usual_s if duration is None else as_seconds(duration, "--duration")
     conditions = Conditions(
-        duration=_FOR_EVER_S if endless else as_seconds(duration or "1", "--duration"),
-        repeat=repeat or (1 if format == "xdpsock" or endless else 7),
+        duration=_FOR_EVER_S if endless else given_s,
+        repeat=(1 if format == "xdpsock" or endless else often) if repeat is None else repeat,
         until=as_fraction(until, "--until") if until else None,
         cpus=as_numbers(cpu, "--cpu") if cpu else (),
         drive_cpu=drive_cpu,
-        priority=priority or int(policy.upper() == "FIFO"),
+        priority=as_priority(policy, priority),
         reduce_capabilities=reduce_cap,
         retries=retries,
         interval=as_seconds(interval, "--interval"),
         interrupts=irq,
     )
-    before = _load(compare) if compare else None
-    view = _View(format=format, quiet=quiet or json, extra=extra, calls=calls, conditions=conditions)
-    session = _run(cases, conditions, view)
-    _show(session, json=json, format=format, extra=extra, calls=calls, report=report, html=html)
+    before = load(compare) if compare else None
+    if asked:
+        from xskit.cli.bench_guests import in_guests
+
+        session = in_guests(asked, ctx, cases, endless=endless, columns=format == "xdpsock", quiet=quiet)
+    else:
+        view = View(format=format, quiet=quiet or json, extra=extra, calls=calls, conditions=conditions)
+        session = _run(cases, conditions, view, wired)
+    show(session, json=json, format=format, extra=extra, calls=calls, report=report, html=html)
     if before is not None:
         assert compare is not None
         from xskit.bench import compare as comparing
@@ -249,63 +277,9 @@ for _name, _text in _MODES.items():
     bench.command(_name, short_help=_text, help=_text, context_settings=_HELP)(_measure)
 
 
-@bench.command("compare", context_settings=_HELP, short_help="Say what changed between results, if anything did.")
-def compare(
-    files: Annotated[list[Path], typer.Argument(metavar="A.json B.json...", help="what --json wrote; A is the base")],
-    across: Annotated[
-        str | None, typer.Option(metavar="OPTION", help="with one file: compare its cases along this option of a sweep")
-    ] = None,
-    format: Annotated[
-        Literal["text", "markdown", "csv", "json"], typer.Option("--format", help="text is 72 columns wide, for a mail")
-    ] = "text",
-    least: Annotated[
-        str, typer.Option("--least", metavar="FRACTION", help="differences below that are within noise")
-    ] = "1%",
-    check: Annotated[bool, typer.Option("--check", help="exit code 1 when something became worse")] = False,
-) -> None:
-    """Say what changed between results: medians, percent, its 95 % interval, and better, worse or within noise.
-
-    The verdict asks for more than the interval: 99 % of it must lie on one side. Where the machines differ it says so.
-
-    \b
-    Examples:
-      xskit bench compare base.json new.json
-      xskit bench compare sweep.json --across mode --format markdown
-    """
-    from xskit.bench import compare as comparing
-
-    smallest = as_fraction(least, "--least")
-    loaded = [_load(path) for path in files]
-    if across is not None:
-        if len(loaded) != 1:
-            raise UsageError(
-                "--across compares the cases of one file", remedy="xskit bench compare A.json --across mode"
-            )
-        found = [comparing.across(loaded[0], _field(across), least=smallest)]
-    else:
-        if len(loaded) < 2:
-            raise UsageError("two files are needed", remedy="xskit bench compare A.json B.json, or --across OPTION")
-        found = [
-            comparing.sessions(loaded[0], later, (files[0].name, path.name), least=smallest)
-            for later, path in zip(loaded[1:], files[1:], strict=True)
-        ]
-    print(_formatted(found, format))
-    if check and any(one.worse for one in found):
-        raise typer.Exit(1)
-
-
-def _field(option: str) -> str:
-    name = option.removeprefix("--").replace("-", "_")
-    return {"mode": "xdp", "tx_cycle": "cycle_ns", "frags": "multi_buffer"}.get(name, name)
-
-
-def _formatted(found: list[Comparison], format: str) -> str:
-    from xskit.bench.compare_text import as_csv, as_dict, as_mail, as_markdown
-
-    if format == "json":
-        return json_module.dumps([as_dict(one) for one in found], indent=1)
-    write: Callable[[Comparison], str] = {"text": as_mail, "markdown": as_markdown, "csv": as_csv}[format]
-    return "\n\n".join(write(one) for one in found)
+bench.command("compare", context_settings=_HELP, short_help="Say what changed between results, if anything did.")(
+    compare
+)
 
 
 def _chosen(*, skb: bool, native: bool, zero_copy: bool, copy: bool) -> str:
@@ -317,89 +291,13 @@ def _chosen(*, skb: bool, native: bool, zero_copy: bool, copy: bool) -> str:
     return "native" if native or copy else "auto"
 
 
-def _load(path: Path) -> Session:
-    from xskit.bench.results import Session
-
-    return Session.load(path)
-
-
-class _View:
-    """What is shown while it runs: the live table on a terminal, or xdpsock's blocks."""
-
-    def __init__(self, *, format: str, quiet: bool, extra: bool, calls: bool, conditions: Conditions) -> None:
-        self._session: Session | None = None
-        self._total = f"at most {conditions.most}" if conditions.until else str(conditions.repeat)
-        self._live: Any = None
-        self._printer: Any = None
-        if format == "xdpsock" and not quiet:
-            from xskit.bench.xdpsock_format import Printer
-
-            self._printer = Printer(self._line, interval=conditions.interval, extra=extra, calls=calls)
-        elif sys.stderr.isatty() and not quiet:
-            from rich.console import Console
-            from rich.live import Live
-
-            self._live = Live(console=Console(stderr=True), transient=True, auto_refresh=False)
-
-    @staticmethod
-    def _line(text: str) -> None:
-        print(text, flush=True)
-
-    def __enter__(self) -> _View:
-        if self._live:
-            self._live.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._live:
-            self._live.stop()
-
-    def observe(self, running: Running) -> None:
-        """A sample was taken."""
-        if self._printer:
-            self._printer.observe(running)
-        if self._live:
-            from xskit.bench.table import live
-
-            self._live.update(live(self._session, running, self._total), refresh=True)
-
-    def note(self, session: Session) -> None:
-        """A run is over."""
-        self._session = session
-
-
-def _run(cases: list[Case], conditions: Conditions, view: _View) -> Session:
+def _run(cases: list[Case], conditions: Conditions, view: View, far: tuple[str, ...]) -> Session:
     from xskit.netconf.signals import terminated_by_exception
 
-    with terminated_by_exception():
+    with terminated_by_exception(), in_options():
         with compiling():
             from xskit.bench.session import measure
         with view:
-            return measure(cases, conditions, observe=view.observe, on_run=view.note, command=["xskit", *sys.argv[1:]])
-
-
-def _show(
-    session: Session, *, json: bool, format: str, extra: bool, calls: bool, report: Path | None, html: Path | None
-) -> None:
-    if json:
-        print(session.to_json())
-    elif format == "table":
-        from rich.console import Console
-
-        from xskit.bench.table import final
-
-        console = Console(width=None if sys.stdout.isatty() else 130)
-        console.print(final(session, extra=extra, calls=calls))
-    if report:
-        _write(report, session.to_json() + "\n")
-    if html:
-        from xskit.bench.page import render
-
-        _write(html, render(session))
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror}", remedy=f"ls -ld {path.parent}") from error
+            return measure(
+                cases, conditions, observe=view.observe, on_run=view.note, command=["xskit", *sys.argv[1:]], far=far
+            )

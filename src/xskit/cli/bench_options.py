@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from xskit import units
 from xskit.errors import UsageError
@@ -42,6 +42,67 @@ class CaseOptions:
     fields: dict[str, Any] = field(default_factory=dict)
 
 
+Nic = Literal["virtio-net", "igb", "e1000e", "vmxnet3"]
+Accel = Literal["auto", "kvm", "tcg"]
+
+
+@dataclass(frozen=True)
+class AskedGuests:
+    """Guests to do it in: which kernels, on which NICs ("": veth pairs), run by what."""
+
+    kernels: tuple[str, ...]
+    nic: str
+    accel: Accel
+
+    @classmethod
+    def read(cls, kernel: str | None, nic: str | None, accel: Accel, *, interface: str, far: str) -> AskedGuests | None:
+        """From the options; None: on this machine.
+
+        Raises:
+            UsageError: options that do not go together.
+        """
+        if kernel is None:
+            if nic or accel != "auto":
+                given = f"--nic {nic}" if nic else f"--accel {accel}"
+                raise UsageError(
+                    f"{given} is of a guest, and no kernel is named for one", remedy=f"--kernel 7.3 {given}"
+                )
+            return None
+        kernels = tuple(dict.fromkeys(names(kernel)))
+        if not kernels:
+            raise UsageError("--kernel takes versions or names with commas between", remedy="xskit vm kernels list")
+        if interface or far:
+            raise UsageError(
+                "--interface and --far name interfaces of this machine, and a guest has its own",
+                remedy="--nic virtio-net, to measure on a guest's NICs; without, on a veth pair in it",
+            )
+        return cls(kernels, nic or "", accel)
+
+    def without_queues(self, options: CaseOptions) -> CaseOptions:
+        """Options that can be checked here, where the guest's NICs are not."""
+        return replace(options, queues="0") if self.nic and options.queues.strip().lower() == "all" else options
+
+
+def names(text: str) -> tuple[str, ...]:
+    """`eth0,eth1`."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def far_names(text: str, interfaces: Sequence[str]) -> tuple[str, ...]:
+    """What each interface is wired to, in the same order.
+
+    Raises:
+        UsageError: another number of them.
+    """
+    found = names(text)
+    if found and len(found) != len(interfaces):
+        raise UsageError(
+            f"--far names {len(found)} interfaces, and --interface {len(interfaces)}: each is wired to one",
+            remedy="--interface eth0 --far eth1",
+        )
+    return found
+
+
 def as_cases(options: CaseOptions) -> list[Case]:
     """All combinations of the lists.
 
@@ -62,7 +123,7 @@ def as_cases(options: CaseOptions) -> list[Case]:
 
     first: dict[str, Any] = {name: values[0] for name, values in lists.items()}
     if len(options.interfaces) > 2:
-        raise UsageError(f"at most two interfaces, not {len(options.interfaces)}")
+        raise UsageError(f"at most two interfaces, not {len(options.interfaces)}", remedy="--interface eth0,eth1")
     arguments: dict[str, Any] = {"mode": options.mode, "interfaces": options.interfaces, **first, **fields}
     return sweep(Case(**arguments), lists)
 
@@ -97,7 +158,12 @@ def _pattern(text: str) -> int:
 
 def _cycle(text: str) -> int:
     """A bare number is microseconds, as xdpsock has it."""
-    return int(text) * 1000 if text.strip().isdigit() else units.parse_duration(text)
+    if text.strip().isdigit():
+        return int(text) * 1000
+    try:
+        return units.parse_duration(text)
+    except UsageError as error:
+        raise UsageError(f"--tx-cycle: {error.cause}", remedy=error.remedy or "--tx-cycle 100us") from None
 
 
 def as_numbers(text: str, option: str) -> tuple[int, ...]:
@@ -134,6 +200,13 @@ def as_fraction(text: str, option: str) -> float:
         return units.parse_probability(text)
     except UsageError as error:
         raise UsageError(f"{option}: {error.cause}", remedy=error.remedy or f"{option} 1%") from None
+
+
+def as_priority(policy: str, priority: int) -> int:
+    """Above 0: SCHED_FIFO, as xdpsock's -W and -U ask for it."""
+    if policy.upper() not in ("OTHER", "FIFO"):
+        raise UsageError(f"there is no policy {policy!r} for workers", remedy="--policy OTHER, or --policy FIFO")
+    return priority or int(policy.upper() == "FIFO")
 
 
 def read_clock_name(text: str) -> str:

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xskit.bench.experiments.experiment import COUNTED_VARIABLE, EMULATED_VARIABLE, Experiment, Options, Result
+from xskit.bench.experiments.experiment import Experiment, Options, Result
 from xskit.vm.errors import GuestError
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ def in_guest(experiment: Experiment, kernel: str, nic: str, options: Options) ->
             accel="tcg" if counted else "auto",
             time_limit_s=TIME_LIMIT_S,
             out=Path(folder),
-            environment={EMULATED_VARIABLE: "1", COUNTED_VARIABLE: "1" if counted else "0"},
         )
 
         def hear_errors(content: bytes) -> None:

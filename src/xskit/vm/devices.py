@@ -23,6 +23,8 @@ class NicModel:
         backend_queues: several queues need a backend that has as many (a multi-queue tap); else the device itself
             spreads one stream of packets, and the guest chooses how many queues it uses.
         max_queues: of the device.
+        at_once: options by which it does its work when the guest asks for it, in the guest's own time: what happens in
+            a guest whose clock counts instructions is then the same every time.
     """
 
     name: str
@@ -32,6 +34,7 @@ class NicModel:
     options: Mapping[str, str | bool] = field(default_factory=dict)
     backend_queues: bool = False
     max_queues: int = 1
+    at_once: Mapping[str, str | int | bool] = field(default_factory=dict)
 
 
 MODELS = {
@@ -45,6 +48,11 @@ MODELS = {
             options={"iommu_platform": True, "disable-legacy": "on"},
             backend_queues=True,
             max_queues=16,
+            at_once={
+                "ioeventfd": False,
+                "tx": "timer",
+                "x-txtimer": 50_000,
+            },  # ns; else a thread of QEMU does it, some time
         ),
         NicModel("igb", "igb", "igb", qemu=8, max_queues=8),
         NicModel("e1000e", "e1000e", "e1000e"),

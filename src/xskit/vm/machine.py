@@ -152,6 +152,7 @@ def nic_arguments(machine: Machine, number: int) -> dict[str, str | int | bool]:
         "mac": f"52:54:00:00:00:{number + 1:02x}",
         "romfile": "",
         **machine.model.options,
+        **(machine.model.at_once if machine.count_instructions else {}),
     }
     if machine.model.backend_queues and machine.queues > 1:
         arguments |= {"mq": True, "vectors": 2 * machine.queues + 2}  # one for each ring, configuration, control

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from xskit.bench.guest import COUNTED_VARIABLE, EMULATED_VARIABLE
 from xskit.errors import UsageError
 from xskit.vm import accel, compiled, initramfs, kernels
 from xskit.vm import qemu as qemus
@@ -33,6 +34,7 @@ class Request:
         kernel: version or name.
         argv: the command.
         machine: the hardware.
+        when_emulated: the hardware where the guest is emulated; None: the same.
         accel: how it is run.
         time_limit_s: for the command, once the guest is up; None: no limit.
         out: where the files go that the command leaves in $XSKIT_OUT.
@@ -44,6 +46,7 @@ class Request:
     kernel: str
     argv: Sequence[str]
     machine: Machine = field(default_factory=Machine)
+    when_emulated: Machine | None = None
     accel: accel.Wanted = "auto"
     time_limit_s: float | None = 600.0
     out: Path = Path("vm-out")
@@ -58,6 +61,7 @@ class Result:
 
     outcome: Outcome
     accelerator: accel.Accelerator
+    machine: Machine
     files: tuple[Path, ...]
 
 
@@ -85,6 +89,8 @@ def run_guest(
         with ExitStack() as stack:
             preparation = stack.enter_context(compiled.Preparation()) if request.data_plane else None
             hardware = request.machine
+            if request.when_emulated is not None and not accelerator.kvm:
+                hardware = request.when_emulated
             others: Sequence[Sequence[int]] = ()
             if hardware.needs_taps:
                 others = stack.enter_context(taps(hardware.nics, hardware.queues, wired=not hardware.offloads))
@@ -97,21 +103,23 @@ def run_guest(
                     say("compiling the data plane for the guest, once")
                 preparation.wait()
             outcome = guest.run(
-                Command(request.argv, request.cwd, _environment(request)),
+                Command(request.argv, request.cwd, _environment(request, accelerator.kvm, hardware.count_instructions)),
                 stdout=stdout,
                 stderr=stderr,
                 time_limit_s=request.time_limit_s,
             )
     finally:
         files = _bring_back(folder, request.out)
-    return Result(outcome, accelerator, files)
+    return Result(outcome, accelerator, hardware, files)
 
 
-def _environment(request: Request) -> dict[str, str]:
+def _environment(request: Request, kvm: bool, counted: bool) -> dict[str, str]:
+    """What the command finds; a benchmark in there must know what its clock is worth."""
     inherited = {
         name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith(_INHERITED_PREFIXES)
     }
-    return {**inherited, **compiled.environment(), **request.environment}
+    nature = {EMULATED_VARIABLE: str(int(not kvm)), COUNTED_VARIABLE: str(int(counted))}
+    return {**inherited, **nature, **compiled.environment(), **request.environment}
 
 
 def _bring_back(folder: Path, target: Path) -> tuple[Path, ...]:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from xskit.bench.experiments.experiment import Options, Result, emulated
+from xskit.bench.experiments.experiment import Options, Result
 from xskit.bench.experiments.large_memory import Filling, fill_and_drain
 from xskit.bench.experiments.tables import Cell, Column, Table
+from xskit.bench.guest import emulated
 from xskit.bench.results import Outcome
 from xskit.bench.session import measure
 from xskit.bench.settings import Case, Conditions, DriveKind

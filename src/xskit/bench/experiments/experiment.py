@@ -14,39 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from xskit.bench.experiments.tables import Plot, Table
+from xskit.bench.guest import COUNTED, EMULATED, counted_instructions, emulated
 from xskit.errors import UsageError, XskitError
 
-__all__ = ["EMULATED", "SCHEMA", "Experiment", "Options", "Result", "ResultError", "counted_instructions", "emulated"]
+__all__ = ["SCHEMA", "Experiment", "Options", "Result", "ResultError"]
 
 SCHEMA = 1
-
-EMULATED_VARIABLE, COUNTED_VARIABLE = "XSKIT_EMULATED", "XSKIT_ICOUNT"
-"""Set in guests by who starts them: no hardware runs this; and one instruction takes one ns of the guest's time."""
-
-EMULATED = (
-    "This guest's processor was emulated (QEMU's TCG): no time and no rate below says how fast anything is. What holds "
-    "are counts: packets, bytes, what was lost, which path was taken. How fast it is only hardware can tell."
-)
-COUNTED = (
-    "This guest's processor was emulated and its clock counts instructions (QEMU's icount, 1 ns each): figures are "
-    "instructions a packet, repeatable, and their ratio says how much work the kernel does, not how long it takes. "
-    "Cache misses are free here; and a string copy counts by its steps, about as many as it has bytes, where hardware "
-    "moves 16 to 64 bytes in one: so bytes copied stand apart. What that is worth in time only hardware can tell."
-)
 
 
 class ResultError(XskitError):
     """Results cannot be read or written."""
-
-
-def emulated() -> bool:
-    """Whether this is a guest that an emulator runs."""
-    return os.environ.get(EMULATED_VARIABLE) == "1"
-
-
-def counted_instructions() -> bool:
-    """Whether the clock of this guest counts instructions."""
-    return os.environ.get(COUNTED_VARIABLE) == "1"
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 from xskit.abi.xdp import AF_XDP, SOL_XDP, SocketOption, UmemFlag, UmemReg
 from xskit.bench.experiments.actions import Passage, passed_and_redirected
-from xskit.bench.experiments.experiment import Options, Result, counted_instructions, emulated
+from xskit.bench.experiments.experiment import Options, Result
 from xskit.bench.experiments.tables import Cell, Column, Table
 from xskit.bench.experiments.view_cost import ViewCost, view_costs
+from xskit.bench.guest import counted_instructions, emulated
 from xskit.bench.packet import FCS_BYTES
 from xskit.bench.results import Outcome
 from xskit.bench.session import measure
@@ -90,12 +91,16 @@ def _rates(outcomes: Sequence[Outcome], refused: Sequence[str | None]) -> Table:
     return Table(f"Packets of {PACKET_BYTES} bytes, pps", columns, rows, note)
 
 
+def _cost_metric() -> str:
+    return "instructions_per_packet" if counted_instructions() else "cpu_ns_per_packet"
+
+
 def _cpu(outcomes: Sequence[Outcome]) -> Table:
     columns = [Column("mode"), Column("4096", "count"), Column("2048", "count"), Column("2048 against 4096", "percent"),
                Column("frames: 4096", "number"), Column("frames: 2048", "number")]  # fmt: skip
     rows: list[list[Cell]] = []
     for mode, pair in zip(MODES, (outcomes[:2], outcomes[2:]), strict=True):
-        large, small = (_median(outcome, "cpu_ns_per_packet") for outcome in pair)
+        large, small = (_median(outcome, _cost_metric()) for outcome in pair)
         frames = [_frames_each(outcome) for outcome in pair]
         rows.append([mode, large, small, (small / large - 1) * 100 if large and small else None, *frames])
     return Table(f"{_unit()} of the receiving worker for a packet, and frames that it takes", columns, rows)
@@ -146,7 +151,7 @@ def _findings(
     else:
         found.append("This kernel takes chunks larger than a page: that is new, and the column is to be measured.")
     for mode, pair in zip(MODES, (outcomes[:2], outcomes[2:]), strict=True):
-        large, small = (_median(outcome, "cpu_ns_per_packet") for outcome in pair)
+        large, small = (_median(outcome, _cost_metric()) for outcome in pair)
         if large and small:
             found.append(
                 f"{mode}: in frames of 2048 bytes a packet costs the receiving worker {small:.0f} {_unit()}, in frames "

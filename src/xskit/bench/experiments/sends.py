@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from xskit.bench.bed import Place
-from xskit.bench.experiments.copies import CopyCount
+from xskit.bench.copies import CopyCount
 from xskit.bench.settings import Case
 from xskit.xsk.mapping import MappedRing
 from xskit.xsk.socket import Socket

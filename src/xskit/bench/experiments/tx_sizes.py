@@ -6,9 +6,10 @@ import statistics
 from collections.abc import Sequence
 
 from xskit.bench.bed import Bed
-from xskit.bench.experiments.experiment import Options, Result, counted_instructions, emulated
+from xskit.bench.experiments.experiment import Options, Result
 from xskit.bench.experiments.sends import Sends, count_sends
 from xskit.bench.experiments.tables import Cell, Column, Table
+from xskit.bench.guest import counted_instructions, emulated
 from xskit.bench.results import Outcome
 from xskit.bench.session import measure
 from xskit.bench.settings import Case, Conditions

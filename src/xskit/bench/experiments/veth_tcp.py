@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from xskit.abi.bpf import XdpAction
-from xskit.bench.experiments.experiment import Options, Result, emulated
+from xskit.bench.experiments.experiment import Options, Result
 from xskit.bench.experiments.pagepool import PagePoolWatch
 from xskit.bench.experiments.rooms import Pair
 from xskit.bench.experiments.tables import Cell, Column, Table
@@ -20,6 +20,7 @@ from xskit.bench.experiments.veth_buffers import (
     PUBLISHED_LARGEST_MTU,
     RFC_CAPACITY,
 )
+from xskit.bench.guest import emulated
 from xskit.bpf.asm import Assembler
 from xskit.bpf.attach import Mode, attach
 from xskit.bpf.probe import Feature, available

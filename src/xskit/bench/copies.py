@@ -1,7 +1,8 @@
-"""How often the kernel copies a packet that AF_XDP sends, counted by kprobes (CONFIG_KPROBE_EVENTS).
+"""How often the kernel copies a packet of AF_XDP, counted by kprobes (CONFIG_KPROBE_EVENTS).
 
     skb_store_bits     xsk_build_skb copies with it, where a packet is not sent from its own page (net/xdp/xsk.c)
     __pskb_pull_tail   makes a packet of pages linear, for a device without scatter-gather (net/core/dev.c)
+    __xsk_rcv          puts a received packet into a frame, in copy mode (net/xdp/xsk.c)
 
 The probes' own file of hits needs no reading of the trace.
 """
@@ -10,15 +11,17 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-__all__ = ["CopyCount"]
+__all__ = ["RECEIVING", "SENDING", "CopyCount"]
 
 TRACING = Path("/sys/kernel/tracing")
-FUNCTIONS = ("skb_store_bits", "__pskb_pull_tail")
+SENDING = ("skb_store_bits", "__pskb_pull_tail")
+RECEIVING = ("__xsk_rcv",)
 _GROUP = f"xk{os.getpid()}"
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -27,11 +30,15 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class CopyCount:
     """Counts from entering to leaving.
 
+    Args:
+        functions: to count the calls of.
+
     Attributes:
-        calls: of each of FUNCTIONS, on the whole machine meanwhile; None: nobody knows, and `why`.
+        calls: of each of them, on the whole machine meanwhile; None: nobody knows, and `why`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, functions: Sequence[str] = SENDING) -> None:
+        self._functions = functions
         self.calls: dict[str, int] | None = None
         self.why = ""
 
@@ -42,7 +49,7 @@ class CopyCount:
             if not (TRACING / "kprobe_events").exists():
                 self.why = "this kernel has no kprobes (CONFIG_KPROBE_EVENTS)"
                 return self
-            for function in FUNCTIONS:
+            for function in self._functions:
                 _say(f"p:{_GROUP}/{_event(function)} {function}")
             (TRACING / "events" / _GROUP / "enable").write_text("1")
         except OSError as error:
@@ -57,11 +64,11 @@ class CopyCount:
             return
         (TRACING / "events" / _GROUP / "enable").write_text("0")
         hits = dict(line.split()[:2] for line in (TRACING / "kprobe_profile").read_text().splitlines())
-        self.calls = {function: int(hits.get(_event(function), 0)) for function in FUNCTIONS}
+        self.calls = {function: int(hits.get(_event(function), 0)) for function in self._functions}
         self._remove()
 
     def _remove(self) -> None:
-        for function in FUNCTIONS:
+        for function in self._functions:
             with suppress(OSError):
                 _say(f"-:{_GROUP}/{_event(function)}")
 

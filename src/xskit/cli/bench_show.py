@@ -1,0 +1,93 @@
+"""What `xskit bench` shows: the live table while it runs, xdpsock's blocks, the final table, files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xskit.bench.guest import COUNTED, counted_instructions
+from xskit.cli.output import OutputError
+
+if TYPE_CHECKING:
+    from xskit.bench.results import Session
+    from xskit.bench.runner import Running
+    from xskit.bench.settings import Conditions
+
+__all__ = ["View", "show"]
+
+
+class View:
+    """What is shown while it runs: the live table on a terminal, or xdpsock's blocks."""
+
+    def __init__(self, *, format: str, quiet: bool, extra: bool, calls: bool, conditions: Conditions) -> None:
+        self._session: Session | None = None
+        self._total = f"at most {conditions.most}" if conditions.until else str(conditions.repeat)
+        self._live: Any = None
+        self._printer: Any = None
+        if format == "xdpsock" and not quiet:
+            from xskit.bench.xdpsock_format import Printer
+
+            self._printer = Printer(
+                self._line, interval=conditions.interval, extra=extra, calls=calls, rates=not counted_instructions()
+            )
+        elif sys.stderr.isatty() and not quiet:
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=Console(stderr=True), transient=True, auto_refresh=False)
+
+    @staticmethod
+    def _line(text: str) -> None:
+        print(text, flush=True)
+
+    def __enter__(self) -> View:
+        if self._live:
+            self._live.start()
+        if self._printer and counted_instructions():
+            self._line(COUNTED)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def observe(self, running: Running) -> None:
+        """A sample was taken."""
+        if self._printer:
+            self._printer.observe(running)
+        if self._live:
+            from xskit.bench.table import live
+
+            self._live.update(live(self._session, running, self._total), refresh=True)
+
+    def note(self, session: Session) -> None:
+        """A run is over."""
+        self._session = session
+
+
+def show(
+    session: Session, *, json: bool, format: str, extra: bool, calls: bool, report: Path | None, html: Path | None
+) -> None:
+    if json:
+        print(session.to_json())
+    elif format == "table":
+        from rich.console import Console
+
+        from xskit.bench.table import final
+
+        console = Console(width=None if sys.stdout.isatty() else 130)
+        console.print(final(session, extra=extra, calls=calls))
+    if report:
+        _write(report, session.to_json() + "\n")
+    if html:
+        from xskit.bench.page import render
+
+        _write(html, render(session))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror}", remedy=f"ls -ld {path.parent}") from error
