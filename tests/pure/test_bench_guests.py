@@ -27,7 +27,6 @@ from xskit.bench.xdpsock_format import Printer
 from xskit.cli.bench import bench
 from xskit.cli.bench_guests import _failure, guest_words, layout
 from xskit.cli.bench_options import AskedGuests, CaseOptions, as_priority, far_names
-from xskit.cli.bench_words import as_options
 from xskit.errors import UsageError
 from xskit.vm.accel import Accelerator
 from xskit.vm.devices import model
@@ -105,21 +104,6 @@ def test_policies_are_xdpsock_s() -> None:
     assert [as_priority("other", 0), as_priority("FIFO", 0), as_priority("FIFO", 7)] == [0, 1, 7]
     with pytest.raises(UsageError):
         as_priority("RR", 0)
-
-
-@pytest.mark.parametrize(
-    ("python", "option"),
-    [
-        ("mode='native'", "--mode native"),
-        ("frame_size=2048 or 4096, or unaligned=True", "--frame-size 2048, or --unaligned"),
-        ("rx=128", "--ring 128"),
-        ("multi_buffer=True on Linux 6.6 or later", "--frags on Linux 6.6 or later"),
-        ("use generic mode", "--mode skb"),
-        ("ip link set eth0 mtu 1500", "ip link set eth0 mtu 1500"),
-    ],
-)
-def test_remedies_are_told_in_options(python: str, option: str) -> None:
-    assert as_options(python) == option
 
 
 # --- the command for the guest ----------------------------------------------------------------------------------------

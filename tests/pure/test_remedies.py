@@ -50,6 +50,10 @@ def test_a_setting_is_written_for_who_reads_it(capsys, remedy, python, option, k
 def test_bench_has_the_words_of_xdpsock(capsys):
     assert shown(capsys, Setting("mode", "generic"), "bench", "rxdrop").err.endswith("try: --mode skb\n")
     assert shown(capsys, Setting("mode", "native"), "bench", "rxdrop").err.endswith("try: --mode native\n")
+    assert shown(capsys, Setting("rx", 128), "bench", "rxdrop").err.endswith("try: --ring 128\n")
+    assert shown(capsys, Setting("multi_buffer", False), "bench", "rxdrop").err.endswith("try: no --frags\n")
+    remedy = Setting("unaligned", True, "a frame size of 2048 or 4096, or {}")
+    assert shown(capsys, remedy, "bench", "rxdrop").err.endswith("try: a frame size of 2048 or 4096, or --unaligned\n")
 
 
 def test_other_remedies_stay_as_they_are(capsys):

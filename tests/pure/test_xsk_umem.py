@@ -27,7 +27,7 @@ from xskit.xsk.umem import Umem
         ({"frame_size": 1024}, "frames of 1024 bytes are too small: the least is 2048\n  try: frame_size=2048"),
         (
             {"frame_size": 3000},
-            "a frame size of 3000 bytes is not a power of two\n  try: frame_size=2048 or 4096, or unaligned=True",
+            "a frame size of 3000 bytes is not a power of two\n  try: a frame size of 2048 or 4096, or unaligned=True",
         ),
         (
             {"headroom": 3840},

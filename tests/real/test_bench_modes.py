@@ -200,6 +200,21 @@ def test_two_ports_of_ones_own_are_measured_from_the_first_to_the_second(bed: Be
     assert result.counts["lost"] == 0
 
 
+@pytest.mark.parametrize("mode", ["rxdrop", "txonly", "l2fwd", "latency", "loss"])
+def test_interfaces_wired_to_others_are_driven_from_there(bed: Bed, mode: str) -> None:
+    place = bed.place(Case("rxdrop"))
+    with inside(place.namespace), Bed(place.far) as here:
+        result, _ = run(here, Case(mode, interfaces=place.near, **PACED), LONG)
+    counts = result.counts
+    assert counts["received"] + counts["sent"] > 0
+    if mode == "txonly":
+        assert result.far["received"] == counts["sent"]
+    elif mode == "latency":
+        assert counts["round_trips"] + counts["lost"] == COUNT
+    else:
+        assert counts["received"] == result.far["sent"]
+
+
 def test_a_worker_without_capabilities_still_moves_packets(bed: Bed) -> None:
     result, _ = run(bed, Case("rxdrop", **PACED), Conditions(duration=5.0, interval=0.01, reduce_capabilities=True))
     assert result.counts["received"] == result.far["sent"] > 0

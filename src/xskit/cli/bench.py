@@ -26,7 +26,6 @@ from xskit.cli.bench_options import (
     read_clock_name,
 )
 from xskit.cli.bench_show import View, show
-from xskit.cli.bench_words import in_options
 from xskit.cli.output import check_file, compiling
 
 if TYPE_CHECKING:
@@ -294,7 +293,7 @@ def _chosen(*, skb: bool, native: bool, zero_copy: bool, copy: bool) -> str:
 def _run(cases: list[Case], conditions: Conditions, view: View, far: tuple[str, ...]) -> Session:
     from xskit.netconf.signals import terminated_by_exception
 
-    with terminated_by_exception(), in_options():
+    with terminated_by_exception():
         with compiling():
             from xskit.bench.session import measure
         with view:

@@ -175,8 +175,15 @@ def _as_option(name: str, value: Any) -> str:
     return f"--{name.replace('_', '-')} {text}"
 
 
+_BENCH_WORDS = {"rx": "ring", "tx": "ring", "completion": "ring", "fill": "frames", "multi_buffer": "frags"}
+
+
 def _as_bench_option(name: str, value: Any) -> str:
-    return _as_option(name, "skb" if (name, value) == ("mode", "generic") else value)  # xdpsock's word
+    """Rings have one option for all of them, and the mode has xdpsock's word."""
+    name = _BENCH_WORDS.get(name, name)
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"no --{name}"
+    return _as_option(name, "skb" if (name, value) == ("mode", "generic") else value)
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ def _check(plan: Plan) -> None:
             nearest = 1 << max(0, entries - 1).bit_length()
             raise UsageError(
                 f"the {name.upper()} ring cannot have {entries} entries: the kernel takes powers of two",
-                remedy=f"{name}={nearest}",
+                remedy=Setting(name, nearest),
             )
     known = plan.interface
     queues = max(known.rx_queues, known.tx_queues)

@@ -30,7 +30,7 @@ from xskit.abi.xdp import (
     UmemFlag,
     UmemReg,
 )
-from xskit.errors import UsageError
+from xskit.errors import Setting, UsageError
 from xskit.memory import PAGE_BYTES, Region
 from xskit.xsk.errors import Call, explain
 from xskit.xsk.pool import FramePool, Owner, Place
@@ -241,14 +241,16 @@ def _check_frames(frames: int, frame_size: int, unaligned: bool) -> None:
     if frame_size > PAGE_BYTES:
         raise UsageError(
             f"frames of {frame_size} bytes: no released Linux takes frames larger than a page ({PAGE_BYTES} bytes)",
-            remedy="frame_size=4096; longer packets are received in several frames (multi-buffer)",
+            remedy=Setting("frame_size", 4096, "{}; longer packets are received in several frames (multi-buffer)"),
         )
     if frame_size < SMALLEST_FRAME_BYTES:
-        raise UsageError(f"frames of {frame_size} bytes are too small: the least is 2048", remedy="frame_size=2048")
+        raise UsageError(
+            f"frames of {frame_size} bytes are too small: the least is 2048", remedy=Setting("frame_size", 2048)
+        )
     if frame_size & (frame_size - 1) and not unaligned:
         raise UsageError(
             f"a frame size of {frame_size} bytes is not a power of two",
-            remedy="frame_size=2048 or 4096, or unaligned=True",
+            remedy=Setting("unaligned", True, "a frame size of 2048 or 4096, or {}"),
         )
 
 
