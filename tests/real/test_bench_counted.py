@@ -1,4 +1,4 @@
-"""Benchmarks in turns, as in a guest whose clock counts instructions. Here the clock is an ordinary one, so no figure is
+"""Benchmarks in turns, as in a guest whose clock counts instructions. Here the clock is an ordinary one: no figure is
 judged, but that every packet comes and is counted, and what is reported."""
 
 from __future__ import annotations
