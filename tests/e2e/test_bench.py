@@ -97,6 +97,14 @@ def test_xdpsock_s_letters_give_xdpsock_s_columns(machine: Outer) -> None:
     assert sent[-1] > 0
 
 
+def test_frames_have_their_columns_as_xdpsock_has_them(machine: Outer) -> None:
+    out = bench(machine, "-tF", "-s", "9000", "-b", "4", "-C", "40", "--format", "xdpsock")
+    head, received, sent = out.rstrip("\n").split("\n")[-3:]
+    assert re.fullmatch(r" {19}pps {12}pkts {11}fps {12}frags {10}\d+\.\d\d +", head)
+    assert received == f"{'rx':<18} {'0':<14} {'0':<14} {'0':<14} {'0':<14}"
+    assert re.fullmatch(r"tx {17}(?=.{14} )\d+ +40 {13}(?=.{14} )\d+ +120 {11}", sent)
+
+
 def test_cycles_are_shown_as_xdpsock_shows_them(machine: Outer) -> None:
     out = bench(machine, "-t", "-T", "1000", "-C", "320", "-b", "16", "-a", "--format", "xdpsock")
     head, row = out.rstrip("\n").split("\n")[-2:]
@@ -197,7 +205,17 @@ MISTAKES = [
     (["rxdrop", "-P", "xyz"], "'xyz' is no pattern: four bytes in hexadecimal", "--pattern 0x12345678"),
     (["rxdrop", "-I", "no such line"], "no line of /proc/interrupts contains", "cat /proc/interrupts"),
     (["rxdrop", "--cpu", "4000", *QUICK], "a worker cannot run on CPU 4000", "lscpu --online --extended"),
-    (["rxdrop", "-z", *QUICK], "has no zero copy", ""),
+    (["rxdrop", "-z", *QUICK], "has no zero copy", "try: --mode native"),
+    (["rxdrop", "--repeat", "0"], "a case is run at least once", "--repeat 1"),
+    (["rxdrop", "-f", "100", *QUICK], "frames of 100 bytes are too small", "try: --frame-size 2048"),
+    (["rxdrop", "--ring", "100", *QUICK], "the RX ring cannot have 100 entries", "try: --ring 128"),
+    (["rxdrop", "-q", "100"], "queue 100 is above the highest, 63", "--queue 0"),
+    (["rxdrop", "-W", "RR"], "there is no policy 'RR' for workers", "--policy FIFO"),
+    (["forward", "-i", "lo,lo"], "lo is named twice", "--interface eth0,eth1"),
+    (["rxdrop", "--far", "lo"], "--far names 1 interfaces, and --interface 0", "--interface eth0 --far eth1"),
+    (["rxdrop", "--nic", "igb"], "--nic igb is of a guest", "--kernel 7.3 --nic igb"),
+    (["rxdrop", "--nic", "ne2000"], "'ne2000' is not one of", "xskit bench --help"),
+    (["rxdrop", "--kernel", "7.3", "-i", "lo"], "a guest has its own", "--nic virtio-net"),
     (["compare", "/dev/null", "/dev/null"], "/dev/null is not what xskit bench --json writes", "xskit bench rxdrop"),
     (["compare", "/nowhere.json", "/nowhere.json"], "/nowhere.json cannot be read", "ls -l /nowhere.json"),
 ]

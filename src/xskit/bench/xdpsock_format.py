@@ -15,7 +15,6 @@ from xskit.bench.runner import CALLS, Running
 
 __all__ = ["Printer"]
 
-_ROW = "{:<18s} {:<14s} {:<14d}"
 _KERNEL = ("rx dropped", "rx invalid", "tx invalid", "rx queue full", "fill ring empty", "tx ring empty")
 _MODES = {"generic": "xdp-skb ", "native": "xdp-drv ", "none": "xdp-drv "}
 
@@ -78,9 +77,16 @@ class Printer:
         queue = end.queues[position]
         self._write("")
         self._write(f" sock{number}@{end.interface}:{end.queue} {running.case.mode} {mode}{poll}")
-        self._write("{:<18s} {:<14s} {:<14s} {:<14.2f}".format("", "pps", "pkts", step_ns / 1e9))
-        self._row(number, "rx", int(queue.received), step_ns)
-        self._row(number, "tx", max(int(queue.completed) - int(queue.refused), 0), step_ns)
+        received, sent = int(queue.received), max(int(queue.completed) - int(queue.refused), 0)
+        if running.case.multi_buffer:
+            heads = ("", "pps", "pkts", "fps", "frags")
+            self._write("{:<18s} {:<14s} {:<14s} {:<14s} {:<14s} {:<14.2f}".format(*heads, step_ns / 1e9))
+            self._row(number, "rx", received, step_ns, int(queue.received_frames))
+            self._row(number, "tx", sent, step_ns, round(sent * _frames_a_packet(running, end)))
+        else:
+            self._write("{:<18s} {:<14s} {:<14s} {:<14.2f}".format("", "pps", "pkts", step_ns / 1e9))
+            self._row(number, "rx", received, step_ns)
+            self._row(number, "tx", sent, step_ns)
         if self._extra:
             for name, value in zip(_KERNEL, astuple(end.sockets[position].statistics()), strict=True):
                 self._row(number, name, int(value), step_ns)
@@ -103,11 +109,25 @@ class Printer:
             self._write(_CYCLE.format("", "period", "min", "ave", "max", "cycle"))
             self._write(_CYCLE.format("Cyclic TX", running.case.cycle_ns, least, mean, most, cycles))
 
-    def _row(self, number: int, name: str, value: int, step_ns: int) -> None:
+    def _row(self, number: int, name: str, value: int, step_ns: int, frames: int | None = None) -> None:
+        cells = self._cells(number, name, value, step_ns)
+        if frames is not None:
+            cells += self._cells(number, f"{name} frames", frames, step_ns)
+        self._write(f"{name:<18s} {cells}".removesuffix(" "))
+
+    def _cells(self, number: int, name: str, value: int, step_ns: int) -> str:
         before = self._before.get((number, name), 0)
         self._before[number, name] = value
         rate = f"{(value - before) * 1e9 / step_ns:.0f}" if self._rates else "-"
-        self._write(_ROW.format(name, rate, value))
+        return f"{rate:<14s} {value:<14d} "
+
+
+def _frames_a_packet(running: Running, end: End) -> float:
+    """Of what is sent: as its source makes it, else as it was received."""
+    if end.sources:
+        return float(end.sources[0].slot_frames)
+    received = sum(one.total("received") for one in running.ends)
+    return sum(one.total("received_frames") for one in running.ends) / received if received else 0.0
 
 
 _CYCLE = "{:<18s} {:<10} {:<10} {:<10} {:<10} {:<10}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -59,9 +60,15 @@ class _Group(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0].startswith("-") and args[0] not in ("-h", "--help"):
-            modes = [_LETTERS[word] for word in args if word in _LETTERS]
-            args = [modes[-1] if modes else "rxdrop", *(word for word in args if word not in _LETTERS)]
+            words = [part for word in args for part in _apart(word)]
+            modes = [_LETTERS[word] for word in words if word in _LETTERS]
+            args = [modes[-1] if modes else "rxdrop", *(word for word in words if word not in _LETTERS)]
         return super().parse_args(ctx, args)
+
+
+def _apart(word: str) -> list[str]:
+    """`-tSx` is `-t -S -x`, where all of them are letters without a value."""
+    return [f"-{letter}" for letter in word[1:]] if re.fullmatch(r"-[rtlpSNzcmuMFVyxQaBR]{2,}", word) else [word]
 
 
 bench = typer.Typer(cls=_Group, context_settings=_HELP, rich_markup_mode=None)
