@@ -7,10 +7,11 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from xskit.bench.experiments import report, veth_buffers
+from xskit.bench.experiments import bridge, report, veth_buffers
 from xskit.bench.experiments.catalogue import CATALOGUE, find
 from xskit.bench.experiments.combined import combined
 from xskit.bench.experiments.experiment import Options, Result, ResultError
+from xskit.bench.experiments.large_memory import Filling
 from xskit.bench.experiments.tables import Column, Plot, Table, shown
 from xskit.bench.guest import COUNTED, COUNTED_VARIABLE, EMULATED, EMULATED_VARIABLE
 from xskit.errors import UsageError
@@ -187,6 +188,19 @@ def test_copy_and_page_are_held_against_each_other():
     ]
     assert combined("tx-sizes", [page, result()]) == combined("bridge", [copy, page]) == []
     assert "All together" in report.markdown(find("tx-sizes"), [copy, page])
+
+
+def test_only_a_large_memory_shows_that_the_old_limit_is_gone():
+    small, large, leaking = (
+        Filling(frames, sent=9, arrived=came) for frames, came in ((1 << 14, 9), (1 << 22, 9), (7, 8))
+    )
+    assert bridge._findings({}, [small]) == [
+        "16384 frames (0.03125 GiB) were registered by both ports, filled and drained without loss."
+    ]
+    (found,) = bridge._findings({}, [small, large])
+    assert "8 GiB" in found
+    assert "the limit of 1 GiB that the thread met is gone" in found
+    assert bridge._findings({"native": "no"}, [leaking]) == ["native: no.", "7 frames: 1 packets were lost."]
 
 
 # --- catalogue --------------------------------------------------------------------------------------------------------

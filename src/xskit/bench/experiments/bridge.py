@@ -172,9 +172,10 @@ def _findings(refused: dict[str, str], fillings: Sequence[Filling]) -> list[str]
     whole = [filling for filling in fillings if not filling.refused and not filling.lost]
     if whole:
         largest = max(filling.frames for filling in whole)
+        beyond = ": the limit of 1 GiB that the thread met is gone since Linux 5.6" if largest > UNIT_FRAMES else ""
         found.append(
             f"{largest} frames ({largest * FRAME_BYTES / 2**30:g} GiB) were registered by both ports, filled and "
-            "drained without loss: the limit of 1 GiB that the thread met is gone since Linux 5.6."
+            f"drained without loss{beyond}."
         )
     found += [f"{filling.frames} frames: {filling.lost} packets were lost." for filling in fillings if filling.lost]
     return found
