@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -14,7 +15,7 @@ import pytest
 from xskit.cli.main import _run
 from xskit.errors import UsageError
 from xskit.vm import accel, kernels, places
-from xskit.vm.errors import GuestError
+from xskit.vm.errors import FetchError, GuestError
 from xskit.vm.qemu import Qemu
 from xskit.vm.qmp import Monitor
 
@@ -74,6 +75,33 @@ def test_what_is_no_kernel_is_refused(image: Path, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="cannot be named"):
             kernels.add(image, None, name)
     assert kernels.cached() == []
+
+
+def test_modules_that_do_not_fit_are_refused(image: Path, tmp_path: Path) -> None:
+    modules = tmp_path / "lib"
+    modules.mkdir()
+    with pytest.raises(UsageError, match="holds no modules"):
+        kernels.add(image, modules)
+    (modules / "veth.ko").write_bytes(b"\x7fELF\0vermagic=6.1.0-other SMP mod_unload \0")
+    with pytest.raises(UsageError, match=r"those of 6\.1\.0-other, and the kernel is 6\.99\.0-mine"):
+        kernels.add(image, modules)
+    (modules / "veth.ko").rename(modules / "veth.ko.xz")
+    with pytest.raises(FetchError, match=r"veth\.ko\.xz cannot be read"):
+        kernels.add(image, modules)
+    assert kernels.cached() == []
+    (modules / "veth.ko.xz").rename(modules / "veth.ko")
+    (modules / "veth.ko").write_bytes(b"\x7fELF\0vermagic=6.99.0-mine SMP mod_unload \0")
+    assert kernels.add(image, modules).release == "6.99.0-mine"
+
+
+def test_a_kernel_that_finds_no_room_is_told_and_leaves_nothing(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, content: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(FetchError, match="No space left"):
+        kernels.add(image, None)
+    assert os.listdir(places.vm_folder("kernels")) == []
 
 
 def test_kernels_are_sorted_by_their_numbers(image: Path) -> None:

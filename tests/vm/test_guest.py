@@ -88,6 +88,12 @@ def test_a_command_runs_on_the_kernel_asked_for_and_leaves_only_what_it_was_to_l
     assert any(f"Linux {result.outcome.release} on {result.accelerator.name}" in line for line in heard.told)
 
 
+def test_a_command_is_this_machines_even_where_busybox_has_one_of_its_name(tmp_path: Path) -> None:
+    heard = Heard()
+    assert heard.run(Request("6.1", ["ip", "-V"], out=tmp_path, data_plane=False)).outcome.exit_code == 0
+    assert heard.out == subprocess.run(["ip", "-V"], capture_output=True, check=True).stdout
+
+
 NIC_SCRIPT = """
 set -e
 carrier() { cat /sys/class/net/eth1/carrier; }

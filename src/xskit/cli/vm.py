@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from xskit import units
+from xskit.errors import UsageError
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -77,7 +78,12 @@ def run(
     from xskit.vm.machine import Machine
     from xskit.vm.session import Request, run_guest
 
+    try:
+        here = Path.cwd()
+    except FileNotFoundError as error:
+        raise UsageError("the folder you are in has been removed, and COMMAND is to run in it", remedy="cd") from error
     request = Request(
+        cwd=here,
         kernel=kernel,
         argv=command,
         machine=Machine(nics=nics, model=model(nic), queues=queues, cpus=cpus, memory_bytes=units.parse_size(memory)),

@@ -22,6 +22,9 @@ __all__ = ["Apt", "Suite", "debian_release", "unpack"]
 
 Say = Callable[[str], None]
 
+_ROOM_BYTES = 1 << 30
+"""Lists, a package of 170 MB, and that unpacked."""
+
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _MIRRORS = {"security": "http://deb.debian.org/debian-security", "": "http://deb.debian.org/debian"}
 
@@ -158,6 +161,7 @@ class Apt:
         return self._execute(["apt-cache", "-c", str(self._configuration), *arguments])
 
     def _run(self, *arguments: str, cwd: Path | None = None) -> None:
+        _require_room(self._folder)
         self._execute(["apt-get", "-c", str(self._configuration), *arguments], cwd=cwd)
 
     def _execute(self, argv: Sequence[str], cwd: Path | None = None) -> str:
@@ -166,6 +170,20 @@ class Apt:
         if done.returncode != 0:
             raise explain_apt(done.stdout + done.stderr)
         return done.stdout
+
+
+def _require_room(folder: Path) -> None:
+    """apt does not end where its lists find no room: one of its helpers dies, and it waits for it for ever.
+
+    Raises:
+        FetchError: there is less room than a kernel takes with the lists of its suites.
+    """
+    free = shutil.disk_usage(folder).free
+    if free < _ROOM_BYTES:
+        raise FetchError(
+            f"{folder} has room for {free >> 20} MiB, and what is fetched from Debian takes {_ROOM_BYTES >> 20} MiB",
+            remedy="XSKIT_CACHE=DIR, with room in it",
+        )
 
 
 def _parse_show(text: str) -> list[Package]:
@@ -187,19 +205,24 @@ def explain_apt(output: str) -> FetchError:
     """The error behind what a failed apt has printed."""
     complaints = [line.strip() for line in output.splitlines() if line.startswith(("E:", "W:", "Err:"))]
     first = complaints[0] if complaints else output.strip().splitlines()[-1] if output.strip() else "no reason given"
-    if any(sign in output for sign in _UNSIGNED):
+    if reason := _line_with(output, _UNSIGNED):
         return FetchError(
-            f"a package list does not verify by Debian's keyring: {first}",
+            f"a package list does not verify by Debian's keyring: {reason}",
             remedy="apt-get install --only-upgrade debian-archive-keyring",
         )
-    if any(sign in output for sign in _OFFLINE):
+    if reason := _line_with(output, _OFFLINE):
         return FetchError(
-            f"Debian's servers cannot be reached: {first}",
+            f"Debian's servers cannot be reached: {reason}",
             remedy="xskit vm kernels add BZIMAGE --modules DIR (a kernel of your own)",
         )
-    if "No space left" in output:
-        return FetchError(f"apt could not write to the cache: {first}", remedy="XSKIT_CACHE=DIR with room in it")
+    if reason := _line_with(output, ("No space left",)):
+        return FetchError(f"apt could not write to the cache: {reason}", remedy="XSKIT_CACHE=DIR with room in it")
     return FetchError(f"apt failed: {first}")
+
+
+def _line_with(output: str, signs: Iterable[str]) -> str | None:
+    """The first line that has one of the signs: apt names the address on one line, and the reason on the next."""
+    return next((line.strip() for line in output.splitlines() if any(sign in line for sign in signs)), None)
 
 
 def unpack(packages: Iterable[Path], target: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xskit.errors import XskitError
 
-__all__ = ["FetchError", "GuestError", "TimeLimitError"]
+__all__ = ["FetchError", "GuestError", "QemuAbortedError", "TimeLimitError"]
 
 
 class FetchError(XskitError):
@@ -13,6 +13,14 @@ class FetchError(XskitError):
 
 class GuestError(XskitError):
     """The guest did not boot, or died before its command had ended."""
+
+
+class QemuAbortedError(GuestError):
+    """QEMU itself gave up (SIGABRT, SIGSEGV).
+
+    Emulating several CPUs, QEMU 7 to 10 at least now and then do so while a guest maps its devices: an iotlb is looked
+    up in a memory map that another CPU has just replaced (its issue 1921).
+    """
 
 
 class TimeLimitError(GuestError):

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from xskit.vm.errors import GuestError, TimeLimitError
+from xskit.vm.errors import GuestError, QemuAbortedError, TimeLimitError
 from xskit.vm.kernels import Kernel
 from xskit.vm.machine import CHANNELS, Machine, command_line, nic_arguments
 from xskit.vm.qemu import Qemu
@@ -311,6 +311,9 @@ class Guest:
 
     def _dead(self, cause: str) -> GuestError:
         """The error, with the last words of the console and of QEMU."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(0.5)  # its sockets are closed a little before it is gone
+        aborted = self._process.poll() in (-signal.SIGABRT, -signal.SIGSEGV)
         self._end()
         while content := _receive(self._ours["console"]):
             self._take("console", content)
@@ -318,7 +321,8 @@ class Guest:
         words = self._process.stderr.read().decode(errors="replace")
         console = self._console.decode(errors="replace").replace("\r", "")
         last = [line for line in [*console.splitlines()[-15:], *words.splitlines()[-5:]] if line.strip()]
-        return GuestError("\n  | ".join([cause if last else f"{cause}, without a word", *last]))
+        kind = QemuAbortedError if aborted else GuestError
+        return kind("\n  | ".join([cause if last else f"{cause}, without a word", *last]))
 
 
 class _Stream:

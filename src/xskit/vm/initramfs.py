@@ -14,11 +14,14 @@ import functools
 import hashlib
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from xskit.vm import cpio
 from xskit.vm.devices import MODELS
+from xskit.vm.errors import FetchError
 from xskit.vm.kernels import Kernel
 from xskit.vm.modules import aliases, dependencies, index, load_order, read_module
 
@@ -26,6 +29,8 @@ __all__ = ["build"]
 
 FIRST = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
 """The way to this machine's root, where the kernel has it as modules."""
+
+_STALE_S = 86400.0
 
 LATER = (
     *(model.driver for model in MODELS.values()),
@@ -49,10 +54,20 @@ def build(kernel: Kernel, busybox: Path) -> Path:
             made = Path(draft) / "boot"
             made.mkdir()
             _write(made, kernel, busybox, scripts, folder)
-            for stale in kernel.folder.glob("boot-*"):
-                shutil.rmtree(stale, ignore_errors=True)
-            made.rename(folder)
+            _sweep(kernel.folder)
+            with suppress(OSError):  # another xskit was first
+                made.rename(folder)
+        if not folder.is_dir():
+            raise FetchError(f"{folder} cannot be made", remedy=f"ls -ld {kernel.folder}")
     return folder / "initramfs.cpio"
+
+
+def _sweep(kernel: Path) -> None:
+    """Remove what nobody has used for a day: a guest of another xskit may still load modules from the rest."""
+    for stale in kernel.glob("boot-*"):
+        with suppress(OSError):
+            if time.time() - stale.stat().st_mtime > _STALE_S:
+                shutil.rmtree(stale, ignore_errors=True)
 
 
 def _write(made: Path, kernel: Kernel, busybox: Path, scripts: dict[str, bytes], folder: Path) -> None:

@@ -16,6 +16,9 @@ from pathlib import Path
 from xskit.errors import UsageError
 from xskit.vm.apt import Apt, Package, Suite, unpack
 from xskit.vm.errors import FetchError
+from xskit.vm.modules import index as modules_below
+from xskit.vm.modules import read_module
+from xskit.vm.modules import release as release_of_module
 from xskit.vm.places import require_x86, vm_folder
 
 __all__ = ["Available", "Kernel", "add", "available", "cached", "fetch", "find", "ready"]
@@ -216,20 +219,46 @@ def add(image: Path, modules: Path | None, name: str | None = None) -> Kernel:
         raise UsageError(f"{image} is no x86 kernel image (arch/x86/boot/bzImage of a build)")
     if modules is not None and not modules.is_dir():
         raise UsageError(f"{modules} is no folder of modules", remedy="make modules_install INSTALL_MOD_PATH=DIR")
+    if modules is not None:
+        _require_fitting(modules, release_in(content))
     name = name or image.name
     if not re.fullmatch(r"[\w.+-]+", name) or re.fullmatch(r"\d+\.\d+", name) or name.startswith("."):
         raise UsageError(f"a kernel of your own cannot be named {name!r}: letters, digits, dots, and no bare version")
-    with tempfile.TemporaryDirectory(dir=vm_folder("kernels"), prefix=".new-") as draft:
-        made = Path(draft) / "kernel"
-        made.mkdir()
-        (made / "vmlinuz").write_bytes(content)
-        if modules is not None:
-            shutil.copytree(modules, made / "modules", symlinks=True, ignore=shutil.ignore_patterns("build", "source"))
-        _note(made, release_in(content) or image.name, str(image.absolute()))
-        target = vm_folder("kernels") / name
-        shutil.rmtree(target, ignore_errors=True)
-        made.rename(target)
+    try:
+        with tempfile.TemporaryDirectory(dir=vm_folder("kernels"), prefix=".new-") as draft:
+            made = Path(draft) / "kernel"
+            made.mkdir()
+            (made / "vmlinuz").write_bytes(content)
+            if modules is not None:
+                ignored = shutil.ignore_patterns("build", "source")
+                shutil.copytree(modules, made / "modules", symlinks=True, ignore=ignored)
+            _note(made, release_in(content) or image.name, str(image.absolute()))
+            target = vm_folder("kernels") / name
+            shutil.rmtree(target, ignore_errors=True)
+            made.rename(target)
+    except OSError as error:
+        reason = error.strerror or "not everything could be copied"
+        raise FetchError(
+            f"{image} cannot be put into the cache: {reason}", remedy="XSKIT_CACHE=DIR, with room in it"
+        ) from error
     return _cached_now(name)
+
+
+def _require_fitting(modules: Path, release: str | None) -> None:
+    """A guest would refuse modules of another kernel one by one, and then have no way to its root.
+
+    Raises:
+        UsageError: there are none, or the first is another kernel's.
+    """
+    first = next(iter(modules_below(modules).values()), None)
+    if first is None:
+        raise UsageError(f"{modules} holds no modules", remedy="make modules_install INSTALL_MOD_PATH=DIR")
+    built_for = release_of_module(read_module(first))
+    if release is not None and built_for is not None and built_for != release:
+        raise UsageError(
+            f"the modules in {modules} are those of {built_for}, and the kernel is {release}",
+            remedy="make modules_install INSTALL_MOD_PATH=DIR",
+        )
 
 
 def release_in(image: bytes) -> str | None:

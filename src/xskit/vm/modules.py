@@ -10,12 +10,13 @@ import lzma
 import re
 import shutil
 import subprocess
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from xskit.vm.errors import FetchError
 
-__all__ = ["aliases", "dependencies", "index", "load_order", "read_module"]
+__all__ = ["aliases", "dependencies", "index", "load_order", "read_module", "release"]
 
 _FILE = re.compile(r"(.+)\.ko(\.xz|\.zst|\.gz)?")
 
@@ -38,8 +39,17 @@ def read_module(path: Path) -> bytes:
     """A module, uncompressed: the kernel's own loader takes only that before 5.17.
 
     Raises:
-        FetchError: it is compressed by zstd, and the program zstd is missing.
+        FetchError: it is compressed by zstd, and the program zstd is missing; or it is damaged.
     """
+    try:
+        return _read(path)
+    except (lzma.LZMAError, EOFError, zlib.error, OSError, subprocess.CalledProcessError) as error:
+        raise FetchError(
+            f"the module {path} cannot be read: {error}", remedy="xskit vm kernels add BZIMAGE --modules DIR (again)"
+        ) from error
+
+
+def _read(path: Path) -> bytes:
     match path.suffix:
         case ".xz":
             return lzma.decompress(path.read_bytes())
@@ -59,6 +69,12 @@ def dependencies(module: bytes) -> list[str]:
     """The names in a module's `depends=` (include/linux/moduleinfo: strings that end with a zero)."""
     match = re.search(rb"\0depends=([^\0]*)\0", module)
     return [module_name(name) for name in match[1].decode().split(",") if name] if match else []
+
+
+def release(module: bytes) -> str | None:
+    """The kernel that a module was built for: the first word of its `vermagic=`."""
+    match = re.search(rb"\0vermagic=([^ \0]*)", module)
+    return match[1].decode(errors="replace") if match else None
 
 
 def aliases(module: bytes) -> list[str]:

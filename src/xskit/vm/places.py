@@ -28,9 +28,18 @@ def cache_root() -> Path:
 
 
 def vm_folder(name: str) -> Path:
-    """A folder of the vm floor, made on first use."""
+    """A folder of the vm floor, made on first use.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
     folder = cache_root() / "vm" / name
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"the cache {folder} cannot be made: {error.strerror}", remedy="XSKIT_CACHE=DIR, a folder of your own"
+        ) from error
     return folder
 
 

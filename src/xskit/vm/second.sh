@@ -44,9 +44,9 @@ for name in "\$@"; do
     [ "\$alias" = "\$name" ] || continue
     found=0
     for module in \$modules; do
-      [ -d /sys/module/\$module ] || $base/busybox insmod $(cat $base/folder)/\$module.ko
+      [ -d /sys/module/\$module ] || $base/busybox insmod "$(cat $base/folder)/\$module.ko"
     done
-  done <$(cat $base/folder)/aliases
+  done <"$(cat $base/folder)/aliases"
 done
 exit \$found
 EOF
@@ -68,7 +68,8 @@ out=$!
 { cat <$base/stderr; printf %s "$end"; } >"$(port stderr)" 4>&- &
 err=$!
 echo started >&4
-setsid sh $base/command </dev/null >$base/stdout 2>$base/stderr 4>&-
+# By this machine's own shell: busybox's would run its applets where the command has the same name (ip).
+setsid /bin/sh $base/command </dev/null >$base/stdout 2>$base/stderr 4>&-
 status=$?
 
 # What the command has left running may hold its output open: it had its time.

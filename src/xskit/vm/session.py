@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,9 +13,11 @@ from xskit.bench.guest import COUNTED_VARIABLE, EMULATED_VARIABLE
 from xskit.errors import UsageError
 from xskit.vm import accel, compiled, initramfs, kernels
 from xskit.vm import qemu as qemus
+from xskit.vm.errors import GuestError, QemuAbortedError
 from xskit.vm.guest import Command, Guest, Outcome, Sink
 from xskit.vm.machine import Machine
 from xskit.vm.places import new_run_folder, require_x86
+from xskit.vm.results import bring_back, require_folder
 from xskit.vm.taps import taps
 
 __all__ = ["Request", "Result", "run_guest"]
@@ -79,6 +81,8 @@ def run_guest(
     require_x86()
     if not request.argv:
         raise UsageError("there is no command to run in the guest")
+    require_folder(request.out)
+    _require_memory(request.machine.memory_bytes)
     kernel = kernels.ready(request.kernel, say)
     qemu = qemus.qemu(request.machine.model.qemu, say)
     archive = initramfs.build(kernel, qemus.busybox(say))
@@ -94,10 +98,22 @@ def run_guest(
             others: Sequence[Sequence[int]] = ()
             if hardware.needs_taps:
                 others = stack.enter_context(taps(hardware.nics, hardware.queues, wired=not hardware.offloads))
-            guest = stack.enter_context(
-                Guest(qemu, kernel, archive, hardware, out=folder, kvm=accelerator.kvm, console=console, taps=others)
-            )
-            guest.wait_ready()
+
+            def boot() -> Guest:
+                made = Guest(
+                    qemu, kernel, archive, hardware, out=folder, kvm=accelerator.kvm, console=console, taps=others
+                )
+                stack.enter_context(made)
+                made.wait_ready()
+                return made
+
+            try:
+                guest = boot()
+            except QemuAbortedError:
+                if accelerator.kvm:
+                    raise
+                say("QEMU has aborted while the guest booted, by a race in its emulation: once more")
+                guest = boot()
             if preparation is not None:
                 if not preparation.finished:
                     say("compiling the data plane for the guest, once")
@@ -108,9 +124,29 @@ def run_guest(
                 stderr=stderr,
                 time_limit_s=request.time_limit_s,
             )
+    except BaseException:  # the time limit and Ctrl-C too
+        with suppress(GuestError):  # the first failure is the one to tell
+            bring_back(folder, request.out)
+        raise
+    else:
+        files = bring_back(folder, request.out)
     finally:
-        files = _bring_back(folder, request.out)
+        shutil.rmtree(folder, ignore_errors=True)
     return Result(outcome, accelerator, hardware, files)
+
+
+def _require_memory(wanted_bytes: int) -> None:
+    """QEMU would die of it, or the machine later.
+
+    Raises:
+        UsageError: this machine has less.
+    """
+    present_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if wanted_bytes > present_bytes:
+        raise UsageError(
+            f"a guest cannot have {wanted_bytes >> 20} MiB of memory: this machine has {present_bytes >> 20} MiB",
+            remedy="--memory 1GiB",
+        )
 
 
 def _environment(request: Request, kvm: bool, counted: bool) -> dict[str, str]:
@@ -120,12 +156,3 @@ def _environment(request: Request, kvm: bool, counted: bool) -> dict[str, str]:
     }
     nature = {EMULATED_VARIABLE: str(int(not kvm)), COUNTED_VARIABLE: str(int(counted))}
     return {**inherited, **nature, **compiled.environment(), **request.environment}
-
-
-def _bring_back(folder: Path, target: Path) -> tuple[Path, ...]:
-    """Move what the command left into the user's folder, which is made only if there is something."""
-    names = sorted(path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir())
-    if names:
-        shutil.copytree(folder, target, symlinks=True, dirs_exist_ok=True)
-    shutil.rmtree(folder, ignore_errors=True)
-    return tuple(target / name for name in names)

@@ -1,0 +1,129 @@
+"""What is told where a guest cannot be had: no room, no such cache, too much memory, a QEMU that aborts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from xskit.cli.main import _run
+from xskit.errors import UsageError
+from xskit.vm import accel, apt, initramfs, kernels, places, session
+from xskit.vm import qemu as qemus
+from xskit.vm.accel import Accelerator
+from xskit.vm.errors import FetchError, GuestError, QemuAbortedError
+from xskit.vm.machine import Machine
+from xskit.vm.qemu import Qemu
+from xskit.vm.session import Request, run_guest
+
+ABORTS = "import os; os.write(2, b'Assertion failed'); os.abort()"
+EXITS = "import sys; sys.exit(1)"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XSKIT_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def _run_with(program: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, kvm: bool) -> list[str]:
+    """Run a guest on a QEMU that is a Python program, and return what was told."""
+    told: list[str] = []
+    kernel = kernels.Kernel("k", "k", tmp_path, None, "")
+    monkeypatch.setattr(kernels, "ready", lambda *_: kernel)
+    monkeypatch.setattr(qemus, "qemu", lambda *_: Qemu((sys.executable, "-c", program), (10, 0)))
+    monkeypatch.setattr(qemus, "busybox", lambda *_: tmp_path)
+    monkeypatch.setattr(initramfs, "build", lambda *_: tmp_path)
+    monkeypatch.setattr(accel, "choose", lambda *_: Accelerator(kvm, "of the test"))
+    request = Request("k", ["true"], out=tmp_path / "out", data_plane=False)
+    try:
+        run_guest(request, stdout=_nowhere, stderr=_nowhere, say=told.append)
+    except GuestError as error:
+        told.append(f"{type(error).__name__}: {error.cause}")
+    assert os.listdir(places.vm_folder("runs")) == []
+    return told[1:]
+
+
+def _nowhere(content: bytes) -> None:
+    pass
+
+
+def test_a_qemu_that_aborts_while_a_guest_boots_is_started_once_more(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    again, last = _run_with(ABORTS, monkeypatch, tmp_path, kvm=False)
+    assert again.endswith("once more")
+    assert last.startswith(f"{QemuAbortedError.__name__}: the guest has died")
+    assert "Assertion failed" in last
+
+
+def test_a_qemu_that_refuses_or_aborts_under_kvm_is_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (last,) = _run_with(EXITS, monkeypatch, tmp_path, kvm=False)
+    assert last.startswith("GuestError: the guest has died")
+    (last,) = _run_with(ABORTS, monkeypatch, tmp_path, kvm=True)
+    assert last.startswith("QemuAbortedError: the guest has died")
+
+
+def test_apt_is_not_begun_where_there_is_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    apt._require_room(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage._replace(free=5 << 20))
+    with pytest.raises(FetchError, match="has room for 5 MiB"):
+        apt._require_room(tmp_path)
+
+
+def test_a_cache_that_cannot_be_made_is_told(cache: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    cache.write_text("a file")
+    assert _run(["vm", "kernels", "list"]) == 2
+    assert "cannot be made: Not a directory" in capfd.readouterr().err
+
+
+def test_more_memory_than_the_machine_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "ready", lambda *_: pytest.fail("fetched"))
+    request = Request("k", ["true"], machine=Machine(memory_bytes=1 << 50))
+    with pytest.raises(UsageError, match="a guest cannot have"):
+        session.run_guest(request, stdout=_nowhere, stderr=_nowhere)
+
+
+def test_a_folder_that_was_removed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert _run(["vm", "run", "--", "true"]) == 2
+    assert "has been removed" in capfd.readouterr().err
+
+
+def test_of_what_apt_says_the_reason_is_told_and_not_the_address() -> None:
+    said = "Err:1 http://deb.example x InRelease\n  Could not connect to deb.example:80 (refused)\nE: Failed to fetch\n"
+    assert apt.explain_apt(said).cause.endswith("reached: Could not connect to deb.example:80 (refused)")
+
+
+def test_of_two_that_build_the_same_archive_one_is_first_and_both_have_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = kernels.Kernel("k", "k", tmp_path, None, "")
+    kernel.folder.mkdir(parents=True)
+    (tmp_path / "busybox").write_bytes(b"b")
+    used, stale = kernel.folder / "boot-used", kernel.folder / "boot-stale"
+    for folder in (used, stale):
+        folder.mkdir()
+    os.utime(stale, (0, 0))
+    write, archives = initramfs._write, []
+
+    def second_meanwhile(*arguments: object) -> None:
+        monkeypatch.setattr(initramfs, "_write", write)
+        archives.append(initramfs.build(kernel, tmp_path / "busybox"))
+        write(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(initramfs, "_write", second_meanwhile)
+    archives.append(initramfs.build(kernel, tmp_path / "busybox"))
+    first, second = archives
+    assert first == second
+    assert first.is_file()
+    assert sorted(kernel.folder.iterdir()) == sorted([used, first.parent])
