@@ -238,6 +238,7 @@ def test_a_qemu_that_has_ended_is_told() -> None:
         (["vm", "run", "--nic", "ixgbe", "--", "true"], "'ixgbe'"),
         (["vm", "run", "--memory", "1G", "--", "true"], "1G"),
         (["vm", "run", "--time-limit", "5", "--", "true"], "5"),
+        (["vm", "run", "--time-limit", "0s", "--", "true"], "a time limit of 0"),
         (["vm", "run"], "COMMAND"),
         (["vm", "kernels", "add", "/nonexistent"], "cannot be read"),
         (["vm", "kernels", "fetch"], "VERSION"),

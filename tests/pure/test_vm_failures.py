@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from xskit.cli.main import _run
 from xskit.errors import UsageError
-from xskit.vm import accel, apt, initramfs, kernels, places, session
+from xskit.vm import accel, apt, initramfs, kernels, places, session, taps
 from xskit.vm import qemu as qemus
 from xskit.vm.accel import Accelerator
 from xskit.vm.errors import FetchError, GuestError, QemuAbortedError
@@ -20,7 +21,8 @@ from xskit.vm.qemu import Qemu
 from xskit.vm.session import Request, run_guest
 
 ABORTS = "import os; os.write(2, b'Assertion failed'); os.abort()"
-EXITS = "import sys; sys.exit(1)"
+EXITS = "import os, sys; os.write(2, b'warning: hub 0 is not connected to host network'); sys.exit(1)"
+KILLED = "import os; os.kill(os.getpid(), 9)"
 
 
 @pytest.fixture(autouse=True)
@@ -62,9 +64,24 @@ def test_a_qemu_that_aborts_while_a_guest_boots_is_started_once_more(
 
 def test_a_qemu_that_refuses_or_aborts_under_kvm_is_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (last,) = _run_with(EXITS, monkeypatch, tmp_path, kvm=False)
-    assert last.startswith("GuestError: the guest has died")
+    assert last == "GuestError: the guest has died, without a word"
+    (last,) = _run_with(KILLED, monkeypatch, tmp_path, kvm=False)
+    assert last == "GuestError: the guest has died: QEMU was ended by SIGKILL, without a word"
     (last,) = _run_with(ABORTS, monkeypatch, tmp_path, kvm=True)
     assert last.startswith("QemuAbortedError: the guest has died")
+
+
+@pytest.mark.parametrize(("number", "remedy"), [(errno.EPERM, "--queues 1"), (errno.ENOENT, "ls -l /dev/net/tun")])
+def test_who_may_make_no_taps_is_told_what_else_there_is(
+    number: int, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(flags: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(taps, "unshare", refuse)
+    with pytest.raises(GuestError, match="no tap can be made") as told, taps.taps(2, 2):
+        pass
+    assert remedy in str(told.value.remedy)
 
 
 def test_apt_is_not_begun_where_there_is_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,13 +82,16 @@ def run(
         here = Path.cwd()
     except FileNotFoundError as error:
         raise UsageError("the folder you are in has been removed, and COMMAND is to run in it", remedy="cd") from error
+    time_limit_ns = units.parse_duration(time_limit)
+    if time_limit_ns == 0:
+        raise UsageError("a time limit of 0 ends COMMAND before it has begun", remedy="--time-limit 10min")
     request = Request(
         cwd=here,
         kernel=kernel,
         argv=command,
         machine=Machine(nics=nics, model=model(nic), queues=queues, cpus=cpus, memory_bytes=units.parse_size(memory)),
         accel=accel,
-        time_limit_s=units.parse_duration(time_limit) / 1e9,
+        time_limit_s=time_limit_ns / 1e9,
         out=out,
         data_plane=data_plane,
     )

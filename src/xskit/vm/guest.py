@@ -39,6 +39,7 @@ Sink = Callable[[bytes], None]
 BOOT_LIMIT_S = 120.0
 _PR_SET_PDEATHSIG = 1
 _CONSOLE_BYTES = 64 << 10
+_NO_HOST_NETWORK = "is not connected to host network"  # QEMU warns of each hub, and it is meant so
 _OUT = "/run/xskit-vm/out"
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -313,14 +314,18 @@ class Guest:
         """The error, with the last words of the console and of QEMU."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(0.5)  # its sockets are closed a little before it is gone
-        aborted = self._process.poll() in (-signal.SIGABRT, -signal.SIGSEGV)
+        code = self._process.poll()
+        aborted = code in (-signal.SIGABRT, -signal.SIGSEGV)
+        if code is not None and code < 0:
+            cause += f": QEMU was ended by {signal.Signals(-code).name}"
         self._end()
         while content := _receive(self._ours["console"]):
             self._take("console", content)
         assert self._process.stderr is not None
         words = self._process.stderr.read().decode(errors="replace")
         console = self._console.decode(errors="replace").replace("\r", "")
-        last = [line for line in [*console.splitlines()[-15:], *words.splitlines()[-5:]] if line.strip()]
+        told = [line for line in words.splitlines() if _NO_HOST_NETWORK not in line]
+        last = [line for line in [*console.splitlines()[-15:], *told[-5:]] if line.strip()]
         kind = QemuAbortedError if aborted else GuestError
         return kind("\n  | ".join([cause if last else f"{cause}, without a word", *last]))
 

@@ -9,6 +9,7 @@ queues (IFF_VNET_HDR, IFF_MULTI_QUEUE, linux/if_tun.h). The namespace has no nam
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import struct
@@ -64,7 +65,12 @@ def taps(count: int, queues: int, *, wired: bool = False) -> Iterator[list[list[
     thread.join()
     try:
         if failure:
-            raise GuestError(f"no tap can be made for the guest: {failure[0].strerror}", remedy=f"ls -l {_TUN}")
+            raise GuestError(
+                f"no tap can be made for the guest: {failure[0].strerror}",
+                remedy="sudo (taps need root), or --queues 1, or --nic igb"
+                if failure[0].errno in (errno.EPERM, errno.EACCES)
+                else f"ls -l {_TUN}",
+            )
         yield found
     finally:
         for fd in (fd for each in found for fd in each):
