@@ -18,8 +18,7 @@ class GuestError(XskitError):
 class QemuAbortedError(GuestError):
     """QEMU itself gave up (SIGABRT, SIGSEGV).
 
-    Emulating several CPUs, QEMU 7 to 10 at least now and then do so while a guest maps its devices: an iotlb is looked
-    up in a memory map that another CPU has just replaced (its issue 1921).
+    Seen with QEMU 10.0 emulating two CPUs, while a guest booted ("iotlb_to_section: Assertion"); it looks like a race.
     """
 
 

@@ -112,7 +112,7 @@ def run_guest(
             except QemuAbortedError:
                 if accelerator.kvm:
                     raise
-                say("QEMU has aborted while the guest booted, by a race in its emulation: once more")
+                say("QEMU has aborted while the guest booted: once more")
                 guest = boot()
             if preparation is not None:
                 if not preparation.finished:
