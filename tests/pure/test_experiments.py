@@ -142,8 +142,8 @@ def test_a_report_begins_with_what_its_figures_mean():
     said = report.text(experiment, [result(emulated=True, counted=True)]).replace("\n", " ")
     assert said.index(COUNTED) < said.index("Published")
     assert EMULATED in report.text(experiment, [result(emulated=True)]).replace("\n", " ")
-    assert "SHARED: load 3" in report.text(experiment, [result(load=3.0)])
-    assert "SHARED" not in report.text(experiment, [result(load=0.2)])
+    assert "SHARED: others took 1.5 CPUs" in report.text(experiment, [result(others_cpus=1.5)])
+    assert "SHARED" not in report.text(experiment, [result(others_cpus=0.05)])
     written = report.markdown(experiment, [result()])
     assert "`xskit experiment run tx-sizes`, 2026-01-02" in written
     assert "- It is so." in written

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,6 +15,7 @@ from typing import Any
 
 from xskit.bench.experiments.tables import Plot, Table
 from xskit.bench.guest import COUNTED, EMULATED, counted_instructions, emulated
+from xskit.bench.others import BUSY, OtherPrograms
 from xskit.errors import UsageError, XskitError
 
 __all__ = ["SCHEMA", "Experiment", "Options", "Result", "ResultError"]
@@ -78,8 +79,8 @@ class Result:
     started: str = ""
     command: list[str] = field(default_factory=list)
     machine: dict[str, Any] = field(default_factory=dict)
-    load: float = 0.0
-    """Of this machine before it began: above 0.5 others were at work, and rates are too low."""
+    others_cpus: float = 0.0
+    """CPUs that other programs took in the second before it began: where that is much, rates are too low."""
     schema: int = SCHEMA
 
     @classmethod
@@ -96,7 +97,7 @@ class Result:
             started=datetime.now(UTC).isoformat(timespec="seconds"),
             command=["xskit", *sys.argv[1:]],
             machine=describe_machine(),
-            load=round(os.getloadavg()[0], 2),
+            others_cpus=round(_others_cpus(), 2),
         )
 
     def headline(self) -> str:
@@ -104,7 +105,8 @@ class Result:
         if self.emulated:
             return f"{self.where}. {COUNTED if self.counted else EMULATED}"
         cpu = self.machine.get("cpu", {})
-        shared = "" if self.load <= 0.5 else f", SHARED: load {self.load} before it began, so rates are too low"
+        busy = self.others_cpus > BUSY
+        shared = f", SHARED: others took {self.others_cpus:.1f} CPUs before it began, so rates are too low" * busy
         return f"{self.where}, {cpu.get('model', 'unknown CPU')}, {cpu.get('allowed', '?')} CPUs{shared}"
 
     def as_dict(self) -> dict[str, Any]:
@@ -136,6 +138,13 @@ class Result:
                 f"{path} is not what xskit experiment run --json writes",
                 remedy=f"xskit experiment run frame-sizes --json > {path}",
             ) from error
+
+
+def _others_cpus() -> float:
+    """A second of looking: what ran before is still in the load average for minutes."""
+    others = OtherPrograms()
+    time.sleep(1.0)
+    return others.cpus()
 
 
 def _listed(found: Any) -> list[Any]:
