@@ -214,7 +214,7 @@ MISTAKES = [
     (["forward", "-i", "lo,lo"], "lo is named twice", "--interface eth0,eth1"),
     (["rxdrop", "--far", "lo"], "--far names 1 interfaces, and --interface 0", "--interface eth0 --far eth1"),
     (["rxdrop", "--nic", "igb"], "--nic igb is of a guest", "--kernel 7.3 --nic igb"),
-    (["rxdrop", "--nic", "ne2000"], "'ne2000' is not one of", "xskit bench --help"),
+    (["rxdrop", "--nic", "ne2000"], "'ne2000' is not one of", "xskit bench rxdrop --help"),
     (["rxdrop", "--kernel", "7.3", "-i", "lo"], "a guest has its own", "--nic virtio-net"),
     (["compare", "/dev/null", "/dev/null"], "/dev/null is not what xskit bench --json writes", "xskit bench rxdrop"),
     (["compare", "/nowhere.json", "/nowhere.json"], "/nowhere.json cannot be read", "ls -l /nowhere.json"),

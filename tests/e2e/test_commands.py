@@ -115,6 +115,13 @@ def test_a_command_that_is_not_there():
     assert result.stderr == "xskit: no such command 'rum'. Did you mean 'run'?\ntry: xskit --help\n"
 
 
+@pytest.mark.parametrize("command", ["emulate", "vm", "vm run", "bench rxdrop", "experiment run"])
+def test_a_mistake_points_to_the_help_of_the_very_command(command: str):
+    result = xskit(*command.split(), "--bogus")
+    assert result.returncode == 2
+    assert result.stderr.endswith(f"try: xskit {command} --help\n")
+
+
 def test_a_mistake_with_json_is_also_json():
     result = xskit("version", "--json", "--nonsense")
     assert result.returncode == 2

@@ -141,8 +141,10 @@ def _called(arguments: Sequence[str]) -> str:
 def _usage(error: Exception, arguments: Sequence[str]) -> UsageError:
     """A mistake on the command line, in our words."""
     said = getattr(error, "format_message", error.__str__)().strip().rstrip(".")
-    called = _called(arguments)
+    context, called = getattr(error, "ctx", None), _called(arguments)
     command = f"xskit {called}" if called in COMMANDS else "xskit"
+    if context is not None and context.command_path.startswith(f"{command} "):  # of a command's own commands
+        command = context.command_path
     return UsageError(f"{said[0].lower()}{said[1:]}", remedy=f"{command} --help")
 
 

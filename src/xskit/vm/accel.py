@@ -69,7 +69,7 @@ def _remembered(qemu: Qemu, kernel: Kernel, initramfs: Path, say: Say) -> Accele
     path = verdicts / f"{platform.release()}_qemu-{major}.{minor}_{kernel.release}.json"
     if path.exists():
         known = json.loads(path.read_text())
-        return Accelerator(known["kvm"], known["reason"])
+        return Accelerator(known["kvm"], known["reason"].partition(" (")[0])  # QEMU's own words were told once
     say(f"trying whether {kernel.release} boots under KVM ({PROBE_S:.0f} s at most)")
     found = _probe(qemu, kernel, initramfs)
     draft = path.with_suffix(f".{os.getpid()}")
