@@ -9,10 +9,10 @@ INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help root demo test test-vm coverage lint types bench bench-peers experiments docs lock clean
+.PHONY: help root demo test test-vm test-vm-bench coverage lint types bench bench-peers experiments docs lock clean
 
 help:  ## show this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
 demo: root $(INSTALLED)  ## two hosts, an emulated link, real traffic: asked against achieved (root)
 	@$(BIN)/xskit demo
@@ -26,6 +26,9 @@ test: $(INSTALLED)  ## all tests, then the coverage run (root, or the real ones 
 
 test-vm: $(INSTALLED)  ## other kernels and NIC models, in guests (QEMU; kernels are fetched into the user's cache)
 	@$(BIN)/python -m pytest -q -m vm tests/vm
+
+test-vm-bench: $(INSTALLED)  ## benchmarks and experiments in guests: minutes of counting instructions, so not in CI
+	@$(BIN)/python -m pytest -q -m vm_bench tests/vm
 
 # Compiled code is invisible to coverage; its pure-Python twins are not. The threshold is in pyproject.toml.
 coverage: $(INSTALLED)  ## the data plane as plain Python, without its compiler: what the tests reach

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.vm
-
 LIMIT_S = 420.0
 NEAR = 0.005
 """A fraction of a percent: what two guests may differ by."""
@@ -29,6 +27,7 @@ def median(case: dict[str, Any], metric: str) -> float:
     return found
 
 
+@pytest.mark.vm_bench
 def test_two_guests_count_the_same() -> None:
     once, again = (bench("l2fwd", "--kernel", "6.12", "--repeat", "2") for _ in range(2))
     for found in (once, again):
@@ -43,6 +42,7 @@ def test_two_guests_count_the_same() -> None:
     assert median(first, "copied_bytes_per_packet") == 120  # 60 into the frame, and 60 out of it
 
 
+@pytest.mark.vm
 def test_ports_of_zero_copy_on_a_guest_s_nics() -> None:
     found = bench("forward", "--kernel", "7.3", "--nic", "virtio-net", "--mode", "zero-copy,skb", "--repeat", "2")
     zero_copy, generic = found["cases"]

@@ -10,7 +10,7 @@ from xskit.bench.experiments.experiment import Options, Result
 from xskit.bench.experiments.tables import Table
 from xskit.cli.experiment_guests import in_guest
 
-pytestmark = pytest.mark.vm
+pytestmark = pytest.mark.vm_bench
 
 SHORTEST = Options.choose(short=True).with_times(0.1, 1)
 
