@@ -18,9 +18,10 @@ hypothesis.settings.register_profile("dev", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
 hypothesis.settings.load_profile("ci" if CI else "dev")
 
-# A shell has SIGINT ignored in what it starts in the background, and in all that this starts: tests send it.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell has these ignored in what it starts in the background, and in all that this starts: but tests send them.
+for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
 _WATCH = pytest.StashKey[Watch]()
 

@@ -130,9 +130,7 @@ def test_a_command_has_its_nics_unplugged_plugged_and_their_carrier_taken(tmp_pa
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_guest_ends_with_the_xskit_that_runs_it(number: signal.Signals, tmp_path: Path) -> None:
     argv = [*XSKIT, "vm", "run", "--kernel", "6.1", "--no-data-plane", "--", "sh", "-c", "echo first; exec sleep 1000"]
-    with subprocess.Popen(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
-    ) as process:
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"first\n"  # streamed: the command goes on
         assert len(_guests(process.pid)) == 1
