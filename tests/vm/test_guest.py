@@ -23,7 +23,7 @@ XSKIT = [sys.executable, "-m", "xskit.cli.main"]
 
 SCRIPT = """
 import os, pathlib, sys
-print(os.getcwd(), os.environ["CHOSEN"], os.geteuid(), sorted(os.listdir("/sys/class/net")))
+print(os.getcwd(), os.environ["CHOSEN"], os.geteuid(), sorted(os.listdir("/sys/class/net")), flush=True)
 print("to stderr", file=sys.stderr)
 pathlib.Path(os.environ["XSKIT_OUT"], "deep").mkdir()
 pathlib.Path(os.environ["XSKIT_OUT"], "deep", "file").write_bytes(bytes(range(256)) * 1000)
