@@ -149,21 +149,28 @@ static i64 cpu_clock(void)
 	return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
+/* What xdpsock asks in every round: benchmark_done, opt_poll, num_socks. */
+static volatile int stop, polls, socket_count = 1;
+
 /* Until so many packets were received; returns ns of CPU time. */
 EXPORT i64 peer_rxdrop(struct bench_queue *queue, i64 goal)
 {
+	struct bench_queue *sockets[] = {queue};
 	i64 begun = cpu_clock();
-	while (queue->received < goal)
-		rx_drop(queue);
+	while (queue->received < goal && !stop && !polls)
+		for (int number = 0; number < socket_count; number++)
+			rx_drop(sockets[number]);
 	return cpu_clock() - begun;
 }
 
 /* Until so many packets were received, and all are home; ns of CPU time. */
 EXPORT i64 peer_l2fwd(struct bench_queue *queue, i64 goal)
 {
+	struct bench_queue *sockets[] = {queue};
 	i64 begun = cpu_clock();
-	while (queue->received < goal || queue->outstanding > 0)
-		l2fwd(queue);
+	while ((queue->received < goal || queue->outstanding > 0) && !stop && !polls)
+		for (int number = 0; number < socket_count; number++)
+			l2fwd(sockets[number]);
 	return cpu_clock() - begun;
 }
 
