@@ -19,7 +19,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -27,10 +26,9 @@ from xskit.bench import far as far_ends
 from xskit.bench.bed import Place
 from xskit.bench.copies import RECEIVING, SENDING, CopyCount
 from xskit.bench.ends import ENDLESS, End
-from xskit.bench.interrupts import Interrupts
 from xskit.bench.metrics import COUNTED_OF_MODE, Sample
 from xskit.bench.results import Run
-from xskit.bench.runner import Observer, Running, book, choose_cpus, make_workers, open_ends, sample
+from xskit.bench.runner import Observer, Running, book, conclude, prepared, sample
 from xskit.bench.settings import Case, Conditions
 from xskit.bench.worker import LoopThread
 
@@ -62,30 +60,13 @@ def count_once(
     Raises:
         XskitError: a socket or a program cannot be had, or a worker failed.
     """
-    cpus, drive_cpu = choose_cpus(conditions)
-    with place.inside(), ExitStack() as stack:
-        ends, mode = open_ends(case, place, stack)
-        far = far_ends.build(case, place, stack, drive_cpu)
-        workers = make_workers(case, conditions, ends, cpus)
-        for worker in workers:
-            stack.callback(worker.close)
-            worker.prepare()
-        interrupts = Interrupts(conditions.interrupts) if conditions.interrupts else None
-        running = Running(case, mode, repeat, ends, [], interrupts)
-        for end in ends:
-            end.admit()
-        place.wait_for_carrier()
+    with prepared(case, place, conditions, repeat) as (running, workers, far):
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
-        turns = _Turns(case, ends, far, workers, wired=place.wired)
+        turns = _Turns(case, running.ends, far, workers, wired=place.wired)
         bursts = _count(turns, running, conditions, observe)
         copied = _copied_bytes(turns)
         turns.finish()
-        running.over = True
-        if observe:
-            observe(running)
-        counts = far_ends.FarCounts()
-        for one in far:
-            one.count(counts)
+        counts = conclude(running, far, observe)
         metrics = _metrics(bursts) | copied
         run = book(running, turns.look(), counts, started, metrics, COUNTED_OF_MODE[case.mode])
         if case.mode == "latency":

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, astuple, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -30,7 +30,7 @@ from xskit.bench.worker import LoopThread
 from xskit.engine import histogram
 from xskit.netconf.interfaces import look
 
-__all__ = ["Observer", "Running", "book", "choose_cpus", "make_workers", "open_ends", "run_once", "sample"]
+__all__ = ["Observer", "Running", "book", "conclude", "prepared", "run_once", "sample"]
 
 MOST_SAMPLES = 4096
 
@@ -79,6 +79,27 @@ def run_once(
     Raises:
         XskitError: a socket or a program cannot be had, or a worker failed.
     """
+    with prepared(case, place, conditions, repeat) as (running, workers, far):
+        others = OtherPrograms()
+        started = datetime.now(UTC).isoformat(timespec="milliseconds")
+        for worker in workers:
+            worker.start()
+        for one in far:
+            one.start()
+        _watch(running, workers, conditions, observe)
+        other_cpus = others.cpus()
+        _finish(running.ends, workers, far, conditions)
+        counts = conclude(running, far, observe)
+        run = _book_steady(running, workers, counts, started)
+        run.other_cpus = round(other_cpus, 3)
+        return run, running
+
+
+@contextmanager
+def prepared(
+    case: Case, place: Place, conditions: Conditions, repeat: int
+) -> Iterator[tuple[Running, list[LoopThread], list[far_ends.Far]]]:
+    """Everything open, compiled and let in, and nothing moving yet; closed again at the end."""
     cpus, drive_cpu = choose_cpus(conditions)
     with place.inside(), ExitStack() as stack:
         ends, mode = open_ends(case, place, stack)
@@ -92,24 +113,18 @@ def run_once(
         for end in ends:
             end.admit()
         place.wait_for_carrier()
-        others = OtherPrograms()
-        started = datetime.now(UTC).isoformat(timespec="milliseconds")
-        for worker in workers:
-            worker.start()
-        for one in far:
-            one.start()
-        _watch(running, workers, conditions, observe)
-        other_cpus = others.cpus()
-        _finish(ends, workers, far, conditions)
-        running.over = True
-        if observe:
-            observe(running)
-        counts = far_ends.FarCounts()
-        for one in far:
-            one.count(counts)
-        run = _book_steady(running, workers, counts, started)
-        run.other_cpus = round(other_cpus, 3)
-        return run, running
+        yield running, workers, far
+
+
+def conclude(running: Running, far: Sequence[far_ends.Far], observe: Observer | None) -> far_ends.FarCounts:
+    """The run is over: tell the observer, and add up what the far ends counted."""
+    running.over = True
+    if observe:
+        observe(running)
+    counts = far_ends.FarCounts()
+    for one in far:
+        one.count(counts)
+    return counts
 
 
 def choose_cpus(conditions: Conditions) -> tuple[list[int], int | None]:
