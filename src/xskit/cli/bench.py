@@ -15,7 +15,6 @@ from xskit.cli.bench_compare import compare, load
 from xskit.cli.bench_options import (
     AskedGuests,
     CaseOptions,
-    Nic,
     as_cases,
     as_count,
     as_fraction,
@@ -27,6 +26,7 @@ from xskit.cli.bench_options import (
     read_clock_name,
 )
 from xskit.cli.bench_show import View, show
+from xskit.cli.nic import Nic
 from xskit.cli.output import check_file, compiling
 
 if TYPE_CHECKING:

@@ -42,7 +42,6 @@ class CaseOptions:
     fields: dict[str, Any] = field(default_factory=dict)
 
 
-Nic = Literal["virtio-net", "igb", "e1000e", "vmxnet3"]
 Accel = Literal["auto", "kvm", "tcg"]
 
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from xskit.cli.nic import Nic
+
 if TYPE_CHECKING:
     from xskit.bench.experiments.experiment import Experiment, Options, Result
 
 _HELP = {"help_option_names": ["-h", "--help"]}
-_NICS = Literal["virtio-net", "igb", "e1000e", "vmxnet3"]
 
 experiment = typer.Typer(context_settings=_HELP, rich_markup_mode=None)
 
@@ -41,7 +42,7 @@ def run(
     kernel: Annotated[
         str | None, typer.Option(metavar="LIST", help="in guests with these kernels: 6.1,7.3; here: without")
     ] = None,
-    nic: Annotated[_NICS, typer.Option(help="model of the guests' NICs")] = "virtio-net",
+    nic: Annotated[Nic, typer.Option(help="model of the guests' NICs")] = "virtio-net",
     interface: Annotated[
         str, typer.Option("--interface", "-i", metavar="NAME[,NAME]", help="to measure on; none: veth pairs are made")
     ] = "",
