@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 
 import hypothesis
@@ -22,6 +23,10 @@ hypothesis.settings.load_profile("ci" if CI else "dev")
 for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
+
+# A worker that is plain Python holds the interpreter's lock; a test's threads would wait 5 ms for it at every call.
+if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+    sys.setswitchinterval(0.0005)
 
 _WATCH = pytest.StashKey[Watch]()
 

@@ -78,10 +78,10 @@ class Flow:
     def take(self, count: int | None = None) -> list[Came]:
         """Read what came until there are `count` in all: as many as the link has sent, if left out."""
         wanted = self.counters.sent if count is None else count
+        self.receiver.settimeout(0.2)
         give_up = time.monotonic() + PATIENCE_SECONDS
         while len(self.came) < wanted:
             assert time.monotonic() < give_up, f"{len(self.came)} of {wanted} packets came"
-            self.receiver.settimeout(0.2)
             try:
                 data, ancillary, _, _ = self.receiver.recvmsg(65536, 64)
             except TimeoutError:
@@ -89,6 +89,7 @@ class Flow:
             seconds, nanoseconds = struct.unpack("@qq", ancillary[0][2][:16])
             number, sent_ns = HEADER.unpack_from(data)
             self.came.append(Came(number, seconds * 1_000_000_000 + nanoseconds - sent_ns, data))
+            give_up = time.monotonic() + PATIENCE_SECONDS
         return self.came
 
     def numbers(self) -> list[int]:
