@@ -18,9 +18,8 @@ import numpy as np
 from xskit.errors import KernelError
 
 COMPILED = (
-    "jit.py",
+    "jit/*.py",
     "_cache.py",
-    "_records.py",
     "memory.py",
     "xsk/rings.py",
     "engine/**/*.py",

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from xskit.engine.pipeline import compile_pipeline, plan_block
 from xskit.engine.source import pipeline_source
 from xskit.engine.stage import StageKind
 from xskit.errors import KernelError
+from xskit.jit import compilation
 from xskit.memory import Arena
 from xskit.stages import delay, delay_free, loss
 from xskit.stages.queues import droptail
@@ -188,6 +190,25 @@ def test_another_user_of_numba_changes_nothing(first: str, variable: str, tmp_pa
     (folder,) = (tmp_path / "cache").iterdir()
     assert ("virtual" in {path.name.partition(".")[0] for path in folder.rglob("*.nbi")}) != jit.DISABLED
     assert [path.name for path in tmp_path.iterdir()] == ["cache"]
+
+
+def test_threads_that_compile_at_once_leave_numbas_settings_as_they_were() -> None:
+    config = compilation.numba.config
+    before = config.CACHE_DIR, config.LOOP_VECTORIZE
+    compiling, first_is_done = threading.Event(), threading.Event()
+
+    def compile_too() -> None:
+        with compilation._compiling():
+            compiling.set()
+            first_is_done.wait()
+
+    second = threading.Thread(target=compile_too)
+    with compilation._compiling():
+        second.start()
+        compiling.wait(0.1)  # it must wait; would it not, its end would bring our settings back
+    first_is_done.set()
+    second.join()
+    assert before == (config.CACHE_DIR, config.LOOP_VECTORIZE)
 
 
 def test_old_folders_go_when_a_new_one_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Record pointers for compiled code, with the promise that makes them fast: fields do not overlap. Used by jit.py only.
+"""Record pointers for compiled code, with the promise that makes them fast: fields do not overlap.
 
 LLVM must not keep a field in a register across a store that might have hit it, and for all it knows any store through
 an address might. A C compiler knows from the types: a store to `entry->time_ns` leaves `fifo->tail` alone. Here the

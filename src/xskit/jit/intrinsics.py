@@ -1,150 +1,23 @@
-"""The one place that talks to Numba: compilation, raw loads and stores, calls to libc and to compiled pipelines.
+"""What compiled code can do and Python cannot: reach memory by address, count bits, call C functions and pointers.
 
-Data-plane code is plain Python that Numba turns into machine code. Everything here exists twice: as a Numba
-intrinsic, and as a pure-Python twin that is used under NUMBA_DISABLE_JIT=1, so the whole data plane also runs,
-and is covered and debugged, as ordinary Python.
-
-Rules of the data plane (docs/architecture.md says why):
-
-* every integer is a signed 64-bit one, addresses too; loads widen, stores narrow. Only random streams use u64().
-* state lives in records (memory.Record) and is reached by address; no array object crosses a call.
-* an index wraps only where it is masked by hand.
+Everything here exists twice: as a Numba intrinsic, and as a pure-Python twin that is used under NUMBA_DISABLE_JIT=1.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import functools
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import ccallback, runtime, sigutils
 from numba.extending import intrinsic
 
-from xskit._cache import COMPILED as COMPILED
-from xskit._cache import cache_folder as cache_folder
-from xskit._cache import cache_root as cache_root
-from xskit._cache import keeping as keeping
-
-Function = TypeVar("Function", bound=Callable[..., Any])
+from xskit.jit.compilation import DISABLED, by_pointer, compiled
 
 MASK64 = 0xFFFF_FFFF_FFFF_FFFF
-
-DISABLED = bool(getattr(numba.config, "DISABLE_JIT"))  # noqa: B009  Numba sets it at run time, unknown to mypy
-"""True under NUMBA_DISABLE_JIT=1: every function here is its pure-Python twin."""
-
-# Untyped in Numba.
-_numba_ccallback: Any = ccallback
-_numba_runtime: Any = runtime
-_numba_sigutils: Any = sigutils
-
-
-def inlined(function: Function) -> Function:
-    """Compile a data-plane function that other data-plane functions call; LLVM inlines it where that pays.
-
-    It has no wrapper to be called from Python with, and no reference counting: both would only cost compile time.
-    """
-    compiler: Any = numba.njit
-    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
-    return compiler(function, nogil=True, error_model="numpy", **options)  # type: ignore[no-any-return]
-
-
-def compiled(signature: str) -> Callable[[Function], Function]:
-    """Compile an entry point called from Python: cached on disk, runs without the GIL.
-
-    `signature` is Numba's, for example "int64(int64, int64)"; compilation happens at the first call, so that
-    importing a module stays cheap.
-    """
-
-    def decorate(function: Function) -> Function:
-        if DISABLED:
-            return function
-        return _Lazy(function, signature)  # type: ignore[return-value]
-
-    return decorate
-
-
-@contextlib.contextmanager
-def _compiling() -> Iterator[None]:
-    """Keep code in our own folder, whatever Numba's other users chose: theirs would not notice an edit in a callee.
-
-    And compile without vector loops: over packets LLVM would gather and scatter, which is slower than one by one.
-    """
-    config: Any = numba.config
-    before = config.CACHE_DIR, config.LOOP_VECTORIZE
-    config.CACHE_DIR, config.LOOP_VECTORIZE = str(cache_folder()), 0
-    try:
-        with keeping():
-            yield
-    finally:
-        config.CACHE_DIR, config.LOOP_VECTORIZE = before
-
-
-def _load_bare(compilable: Any) -> None:
-    """Look into the cache before Numba learns all that it can compile, which takes 0.3 s and imports SciPy.
-
-    Numba does so first (numba.core.caching.Cache.load_overload), but machine code needs none of it. What is not in the
-    cache is compiled after all, and Numba learns then.
-    """
-    cache = compilable._cache
-
-    def load_overload(signature: Any, context: Any) -> Any:
-        _numba_runtime.rtsys.initialize(context)  # the symbols that every entry point's wrapper needs
-        with cache._guard_against_spurious_io_errors():
-            return cache._load_overload(signature, context)
-
-    cache.load_overload = load_overload
-
-
-class _Lazy:
-    """A cached entry point that is compiled, or loaded from the cache, when it is first called."""
-
-    def __init__(self, function: Callable[..., Any], signature: str) -> None:
-        functools.update_wrapper(self, function)
-        self.py_func = function
-        self.signature = signature
-
-    @functools.cached_property
-    def compiled(self) -> Callable[..., Any]:
-        compiler: Any = numba.njit
-        with _compiling():
-            dispatcher = compiler(nogil=True, error_model="numpy", cache=True)(self.py_func)
-            _load_bare(dispatcher)
-            dispatcher.compile(self.signature)
-        dispatcher.disable_compile()
-        return cast(Callable[..., Any], dispatcher)
-
-    def __call__(self, *arguments: int) -> Any:
-        return self.compiled(*arguments)
-
-
-# --- calls by pointer -------------------------------------------------------------------------------------------
-
-PIPELINE_SIGNATURE = "int64(int64, int64, int64, int64)"
-
-_by_pointer: dict[int, Callable[[int, int, int, int], int]] = {}
-
-
-@functools.cache
-def function_pointer(function: Callable[[int, int, int, int], int], cache: bool = True) -> int:
-    """The address by which `call_pointer` reaches a function of four int64 that returns one; valid for ever."""
-    if DISABLED:
-        _by_pointer[id(function)] = function
-        return id(function)
-    signature = _numba_sigutils.normalize_signature(PIPELINE_SIGNATURE)
-    native = _numba_ccallback.CFunc(function, signature, {}, {"nopython": True, "error_model": "numpy"})
-    with _compiling():
-        if cache:
-            native.enable_caching()
-            _load_bare(native)
-        native.compile()
-    _by_pointer[native.address] = native
-    return int(native.address)
 
 
 class View(Protocol):
@@ -264,7 +137,7 @@ elif not DISABLED:
 
         return types.int64(*[types.int64] * 5), build
 
-    from xskit._records import NamedRecord
+    from xskit.jit.records import NamedRecord
 
     def record_pointer(dtype: np.dtype[Any], names: Mapping[str, str]) -> Any:
         """An intrinsic address -> struct pointer whose fields are read and written by name."""
@@ -394,7 +267,7 @@ else:
         return 64 - (int(value) & MASK64).bit_length()
 
     def call_pointer(pointer: int, a: int, b: int, c: int, d: int) -> int:
-        return _by_pointer[int(pointer)](a, b, c, d)
+        return by_pointer[int(pointer)](a, b, c, d)
 
 
 @compiled("int64(int64)")

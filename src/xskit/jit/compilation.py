@@ -1,0 +1,137 @@
+"""How data-plane code is compiled: what is inlined, what is an entry point, what is called by pointer; and the cache.
+
+Under NUMBA_DISABLE_JIT=1 nothing is: every function stays the Python that it was written as.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, cast
+
+import numba
+from numba.core import ccallback, runtime, sigutils
+
+from xskit._cache import cache_folder, keeping
+
+__all__ = ["DISABLED", "by_pointer", "compiled", "function_pointer", "inlined"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+DISABLED = bool(getattr(numba.config, "DISABLE_JIT"))  # noqa: B009  Numba sets it at run time, unknown to mypy
+"""True under NUMBA_DISABLE_JIT=1: all of the data plane is plain Python, and every intrinsic its twin."""
+
+# Untyped in Numba.
+_numba_ccallback: Any = ccallback
+_numba_runtime: Any = runtime
+_numba_sigutils: Any = sigutils
+
+_settings = threading.RLock()
+
+
+def inlined(function: Function) -> Function:
+    """Compile a data-plane function that other data-plane functions call; LLVM inlines it where that pays.
+
+    It has no wrapper to be called from Python with, and no reference counting: both would only cost compile time.
+    """
+    compiler: Any = numba.njit
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
+    return compiler(function, nogil=True, error_model="numpy", **options)  # type: ignore[no-any-return]
+
+
+def compiled(signature: str) -> Callable[[Function], Function]:
+    """Compile an entry point called from Python: cached on disk, runs without the GIL.
+
+    `signature` is Numba's, for example "int64(int64, int64)"; compilation happens at the first call, so that
+    importing a module stays cheap.
+    """
+
+    def decorate(function: Function) -> Function:
+        if DISABLED:
+            return function
+        return _Lazy(function, signature)  # type: ignore[return-value]
+
+    return decorate
+
+
+@contextlib.contextmanager
+def _compiling() -> Iterator[None]:
+    """Keep code in our own folder, whatever Numba's other users chose: theirs would not notice an edit in a callee.
+
+    And compile without vector loops: over packets LLVM would gather and scatter, which is slower than one by one.
+    One thread at a time: the settings are those of the process.
+    """
+    config: Any = numba.config
+    with _settings:
+        before = config.CACHE_DIR, config.LOOP_VECTORIZE
+        config.CACHE_DIR, config.LOOP_VECTORIZE = str(cache_folder()), 0
+        try:
+            with keeping():
+                yield
+        finally:
+            config.CACHE_DIR, config.LOOP_VECTORIZE = before
+
+
+def _load_bare(compilable: Any) -> None:
+    """Look into the cache before Numba learns all that it can compile, which takes 0.3 s and imports SciPy.
+
+    Numba does so first (numba.core.caching.Cache.load_overload), but machine code needs none of it. What is not in the
+    cache is compiled after all, and Numba learns then.
+    """
+    cache = compilable._cache
+
+    def load_overload(signature: Any, context: Any) -> Any:
+        _numba_runtime.rtsys.initialize(context)  # the symbols that every entry point's wrapper needs
+        with cache._guard_against_spurious_io_errors():
+            return cache._load_overload(signature, context)
+
+    cache.load_overload = load_overload
+
+
+class _Lazy:
+    """A cached entry point that is compiled, or loaded from the cache, when it is first called."""
+
+    def __init__(self, function: Callable[..., Any], signature: str) -> None:
+        functools.update_wrapper(self, function)
+        self.py_func = function
+        self.signature = signature
+
+    @functools.cached_property
+    def compiled(self) -> Callable[..., Any]:
+        compiler: Any = numba.njit
+        with _compiling():
+            dispatcher = compiler(nogil=True, error_model="numpy", cache=True)(self.py_func)
+            _load_bare(dispatcher)
+            dispatcher.compile(self.signature)
+        dispatcher.disable_compile()
+        return cast(Callable[..., Any], dispatcher)
+
+    def __call__(self, *arguments: int) -> Any:
+        return self.compiled(*arguments)
+
+
+# --- calls by pointer -------------------------------------------------------------------------------------------
+
+PIPELINE_SIGNATURE = "int64(int64, int64, int64, int64)"
+
+by_pointer: dict[int, Callable[[int, int, int, int], int]] = {}
+"""What stands behind each address that `function_pointer` gave: kept alive, and what `call_pointer`'s twin calls."""
+
+
+@functools.cache
+def function_pointer(function: Callable[[int, int, int, int], int], cache: bool = True) -> int:
+    """The address by which `call_pointer` reaches a function of four int64 that returns one; valid for ever."""
+    if DISABLED:
+        by_pointer[id(function)] = function
+        return id(function)
+    signature = _numba_sigutils.normalize_signature(PIPELINE_SIGNATURE)
+    native = _numba_ccallback.CFunc(function, signature, {}, {"nopython": True, "error_model": "numpy"})
+    with _compiling():
+        if cache:
+            native.enable_caching()
+            _load_bare(native)
+        native.compile()
+    by_pointer[native.address] = native
+    return int(native.address)
