@@ -21,16 +21,17 @@ WAN = {"owd": "3ms", "jitter": "1ms", "rate": "50Mbit", "queue": "20packets", "l
 def test_conservation_at_any_moment_under_load(engine):
     with pair(engine=engine, **WAN) as made:
         flows = [made.flow(), made.flow(reverse=True)]
-        senders = [threading.Thread(target=flow.send, args=(600,)) for flow in flows]
-        for sender in senders:
-            sender.start()
-        looks = 0
-        while any(sender.is_alive() for sender in senders):
-            made.assert_books_balance()
-            looks += 1
-        assert looks > 0
-        for sender, flow in zip(senders, flows, strict=True):
-            sender.join()
+        for first in range(0, 600, 100):
+            senders = [threading.Thread(target=flow.send, args=(100,), kwargs={"first": first}) for flow in flows]
+            for sender in senders:
+                sender.start()
+            looking = True
+            while looking:  # at least once, however soon the others are done: the packets are inside for longer
+                looking = any(sender.is_alive() for sender in senders)
+                made.assert_books_balance()
+            for sender in senders:
+                sender.join()
+        for flow in flows:
             flow.empty()
         made.stop_workers()
         for flow in flows:
