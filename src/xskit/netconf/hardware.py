@@ -10,7 +10,17 @@ from socket import socket
 from xskit.abi import ethtool as abi
 from xskit.netconf.ethtool import call
 
-__all__ = ["FlowRule", "channels", "delete_rule", "insert_rule", "rule", "set_channels", "set_rings"]
+__all__ = [
+    "FlowRule",
+    "OtherRule",
+    "channels",
+    "delete_rule",
+    "insert_rule",
+    "rule",
+    "rule_locations",
+    "set_channels",
+    "set_rings",
+]
 
 
 def channels(control: socket, interface: str) -> int:
@@ -37,32 +47,44 @@ def set_rings(control: socket, interface: str, rx: int, tx: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FlowRule:
-    """Packets of an EtherType go to a queue (ethtool -N DEV flow-type ether proto TYPE action QUEUE loc LOCATION)."""
+    """Packets of an EtherType go to a queue (ethtool -N DEV flow-type ether proto TYPE action QUEUE loc LOCATION).
+
+    `location` None, in a rule to insert: the driver chooses.
+    """
 
     ether_type: int
     queue: int
-    location: int
+    location: int | None
+
+    def __str__(self) -> str:
+        return f"EtherType {self.ether_type:#06x} to queue {self.queue}"
 
     def pack(self) -> bytes:
         """As an ethtool_rxnfc that inserts it: only the type is compared."""
         header = abi.FLOW_ETHER.pack(b"", b"", struct.pack("!H", self.ether_type))
-        mask = abi.FLOW_ETHER.pack(b"", b"", b"\xff\xff")
+        location = abi.RX_CLS_LOC_ANY if self.location is None else self.location
         return abi.FLOW.pack(
-            abi.ETHTOOL_SRXCLSRLINS, 0, abi.ETHER_FLOW, header, b"", mask, b"", self.queue, self.location, 0
+            abi.ETHTOOL_SRXCLSRLINS, 0, abi.ETHER_FLOW, header, b"", _TYPE_ONLY, b"", self.queue, location, 0
         )
 
-    @classmethod
-    def unpack(cls, answer: bytes) -> FlowRule | None:
-        """From what the driver says; None for a rule of another kind."""
-        _, _, kind, header, _, mask, _, queue, location, _ = abi.FLOW.unpack(answer)
-        if kind != abi.ETHER_FLOW or abi.FLOW_ETHER.unpack_from(mask)[2] != b"\xff\xff":
-            return None
-        return cls(int.from_bytes(abi.FLOW_ETHER.unpack_from(header)[2], "big"), queue, location)
+
+@dataclass(frozen=True, slots=True)
+class OtherRule:
+    """A rule that compares something else than the EtherType alone; `kind` is its flow_type (linux/ethtool.h)."""
+
+    kind: int
+    location: int
+
+    def __str__(self) -> str:
+        return f"a rule of another kind (flow type {self.kind:#x})"
 
 
-def insert_rule(control: socket, interface: str, wanted: FlowRule) -> None:
-    """Add a rule, in place of another at its location. Raises OSError."""
-    call(control, interface, wanted.pack())
+_TYPE_ONLY = abi.FLOW_ETHER.pack(b"", b"", b"\xff\xff")
+
+
+def insert_rule(control: socket, interface: str, wanted: FlowRule) -> int:
+    """Add a rule, in place of another at its location; returns where it lies. Raises OSError."""
+    return _location(call(control, interface, wanted.pack()))
 
 
 def delete_rule(control: socket, interface: str, location: int) -> None:
@@ -70,15 +92,35 @@ def delete_rule(control: socket, interface: str, location: int) -> None:
     call(control, interface, _at(abi.ETHTOOL_SRXCLSRLDEL, location))
 
 
-def rule(control: socket, interface: str, location: int) -> FlowRule | None:
+def rule(control: socket, interface: str, location: int) -> FlowRule | OtherRule | None:
     """The rule at a location, None where there is none. Raises OSError where the driver knows no rules."""
     try:
-        return FlowRule.unpack(call(control, interface, _at(abi.ETHTOOL_GRXCLSRULE, location)))
+        answer = call(control, interface, _at(abi.ETHTOOL_GRXCLSRULE, location))
     except OSError as error:
         if error.errno in (errno.EINVAL, errno.ENOENT):
             return None
         raise
+    _, _, kind, header, _, mask, _, queue, _, _ = abi.FLOW.unpack(answer)
+    if kind != abi.ETHER_FLOW or mask[: abi.FLOW_ETHER.size] != _TYPE_ONLY:
+        return OtherRule(kind, _location(answer))
+    return FlowRule(int.from_bytes(abi.FLOW_ETHER.unpack_from(header)[2], "big"), queue, _location(answer))
 
 
-def _at(command: int, location: int) -> bytes:
-    return abi.FLOW.pack(command, 0, 0, b"", b"", b"", b"", 0, location, 0)
+def rule_locations(control: socket, interface: str) -> list[int]:
+    """Where rules lie (ethtool -n). Raises OSError: EMSGSIZE when somebody adds one meanwhile."""
+    count = _count(call(control, interface, _at(abi.ETHTOOL_GRXCLSRLCNT)))
+    request = _at(abi.ETHTOOL_GRXCLSRLALL, count=count).ljust(abi.FLOW_LOCATIONS_OFFSET + 4 * count, b"\0")
+    answer = call(control, interface, request)
+    return list(struct.unpack_from(f"={_count(answer)}I", answer, abi.FLOW_LOCATIONS_OFFSET))
+
+
+def _at(command: int, location: int = 0, count: int = 0) -> bytes:
+    return abi.FLOW.pack(command, 0, 0, b"", b"", b"", b"", 0, location, count)
+
+
+def _location(answer: bytes) -> int:
+    return int(abi.FLOW.unpack_from(answer)[8])
+
+
+def _count(answer: bytes) -> int:
+    return int(abi.FLOW.unpack_from(answer)[9])
