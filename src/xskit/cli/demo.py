@@ -76,10 +76,12 @@ def demo(
     from rich.console import Console
 
     from xskit.bench.others import OtherPrograms
+    from xskit.netconf.signals import terminated_by_exception
 
     console = Console(stderr=True)
     others = OtherPrograms()
-    outcome, report = _run(console, seed=seed, spin=spin)
+    with terminated_by_exception():
+        outcome, report = _run(console, seed=seed, spin=spin)
     good = outcome.good and report.valid
     busy = None if good else _too_busy(report, others.cpus())
     if json:

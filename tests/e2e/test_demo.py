@@ -1,0 +1,22 @@
+"""`xskit demo`: however it is ended, nothing of it is left."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.e2e.rig import PATIENCE_SECONDS, XSKIT, Outer, wait_until
+
+pytestmark = [pytest.mark.root, pytest.mark.e2e]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_demo_that_is_ended_leaves_nothing(machine: Outer, number):
+    process = machine.start(XSKIT, "demo", start_new_session=True)
+    wait_until(lambda: machine.left(process.pid), "the first change was made")
+    process.send_signal(number)
+    out, err = process.communicate(timeout=PATIENCE_SECONDS)
+    assert (process.returncode, out) == (128 + number, "")
+    assert "Traceback" not in err
+    machine.nothing_left(process.pid)
