@@ -20,6 +20,7 @@ from tests.real.lab_rig import Pair, introduce, pair, wait_until
 from xskit.emulator.mistakes import SettingsError
 from xskit.errors import UsageError
 from xskit.lab import Lab, traffic
+from xskit.lab.traffic import TrafficError
 
 pytestmark = pytest.mark.root
 
@@ -119,10 +120,32 @@ def test_the_labs_own_tcp(sender, monkeypatch):
         assert 0 < bps < 100_000_000
 
 
+@pytest.mark.parametrize(
+    ("script", "sentence"),
+    [
+        ("echo no room >&2; exit 1", "iperf3 failed: no room"),
+        ("echo '{'", "iperf3 failed: no reason given"),
+        ("exec sleep 3600", "iperf3 did not end within 1 s"),
+    ],
+)
+def test_an_iperf3_that_fails_is_told(script, sentence, monkeypatch, tmp_path):
+    program = tmp_path / "iperf3"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with Lab() as lab:
+        a, b = lab.host("a"), lab.host("b")
+        b.addresses.append("198.18.1.2")
+        with pytest.raises(TrafficError, match=f"^{sentence}$"):
+            traffic.tcp(a, b, seconds=-19)
+
+
 def test_hosts_know_each_other_by_name_and_processes_end_with_the_lab():
     with pair() as made:
         seen = made.a.run("getent", "hosts", "b", capture_output=True, text=True, check=True).stdout
         assert seen.split() == [made.link.addresses[1], "b"]
+        echoed = made.a.run("cat", input="in and out", capture_output=True, text=True)
+        assert (echoed.returncode, echoed.stdout) == (0, "in and out")
         sleeper = made.a.spawn("sleep", "3600")
         assert sleeper.poll() is None
         with pytest.raises(subprocess.CalledProcessError):

@@ -61,7 +61,7 @@ class Host:
         return change.process
 
     def run(
-        self, *argv: str, timeout: float | None = None, check: bool = False, **options: Any
+        self, *argv: str, input: Any = None, timeout: float | None = None, check: bool = False, **options: Any
     ) -> subprocess.CompletedProcess[Any]:
         """Run a command on this host to its end, as subprocess.run.
 
@@ -71,10 +71,12 @@ class Host:
         """
         if options.pop("capture_output", False):
             options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        if input is not None:
+            options["stdin"] = subprocess.PIPE
         process = self.spawn(*argv, **options)
         with process:
             try:
-                out, err = process.communicate(timeout=timeout)
+                out, err = process.communicate(input, timeout=timeout)
             except BaseException:
                 process.kill()
                 process.wait()

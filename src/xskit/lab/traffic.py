@@ -127,15 +127,26 @@ def _iperf3(source: Host, target: Host, seconds: float, port: int) -> float:
                 "iperf3", "--client", target.address, "--port", str(port), "--time", str(math.ceil(seconds)), "--json",
                 capture_output=True, text=True, timeout=seconds + 20,
             )  # fmt: skip
-            result = json.loads(client.stdout or "{}")
+            result = _printed(client)
             if "connect" not in result.get("error", ""):
                 break
         if "error" in result:
             raise TrafficError(f"iperf3 failed: {result['error']}")
         return float(result["end"]["sum_received"]["bits_per_second"])
+    except subprocess.TimeoutExpired as error:
+        raise TrafficError(f"iperf3 did not end within {error.timeout:.0f} s") from error
     finally:
         server.terminate()
         server.wait()
+
+
+def _printed(client: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """The JSON of iperf3; where there is none, its last words as the error."""
+    try:
+        result: dict[str, Any] = json.loads(client.stdout)
+    except ValueError:
+        return {"error": _last_line(client.stderr)}
+    return result
 
 
 def _start(host: Host, role: str, *arguments: object) -> subprocess.Popen[str]:
