@@ -132,6 +132,12 @@ def test_droptail_begins_exactly_at_the_limit_in_time(limit_ms: int) -> None:
     assert kept == list(range(limit_ms))
 
 
+def test_a_limit_in_time_that_is_more_bytes_than_can_be_counted_is_none() -> None:
+    settings = one(10**12, QueueLimit("ns", 10**18))
+    with pipeline(settings.stages) as made:
+        assert len(play(made, [(0, 1000)] * 50)) == 50
+
+
 def test_the_limit_counts_bytes_as_the_rate_does() -> None:
     settings = one(10**6, QueueLimit("bytes", 200), Overhead.L1)
     assert kept_of_a_burst(settings, [60, 60, 60]) == [0, 1]

@@ -110,4 +110,4 @@ def limits(limit: QueueLimit, rate_bps: int | None) -> dict[str, int]:
         return {"limit_packets": UNLIMITED, "limit_bytes": limit.value}
     if rate_bps is None:
         return {"limit_packets": UNLIMITED, "limit_bytes": UNLIMITED}
-    return {"limit_packets": UNLIMITED, "limit_bytes": limit.value * rate_bps // 8_000_000_000}
+    return {"limit_packets": UNLIMITED, "limit_bytes": min(limit.value * rate_bps // 8_000_000_000, UNLIMITED)}
