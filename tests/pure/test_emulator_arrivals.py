@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from xskit import units
 from xskit.emulator.arrivals import Arrivals, beyond_memory
 from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings, read
@@ -35,6 +37,21 @@ def test_the_rate_is_that_of_the_last_second():
     assert Arrivals().rate() == (0, 0)
     arrivals.add(3200 * MS, 1100, 250_000)
     assert arrivals.rate() == (100, 500)
+
+
+class Moving(deque):
+    """The monitor takes something away whenever somebody else has looked."""
+
+    def __getitem__(self, index):
+        found = super().__getitem__(index)
+        if index == 0 and len(self) > 2:
+            self.popleft()
+        return found
+
+
+def test_the_monitor_may_take_something_away_meanwhile():
+    arrivals = Arrivals(Moving([(0, 0, 0), (500 * MS, 50, 5000), (1000 * MS, 50, 5000)]))
+    assert arrivals.rate() == (50, 100)
 
 
 def test_an_owd_that_needs_more_than_was_planned_is_told_with_the_numbers():

@@ -32,9 +32,11 @@ class Arrivals:
 
     def rate(self) -> tuple[float, float]:
         """(packets a second, bytes of one on average); (0, 0) when nothing came."""
-        if len(self._seen) < 2 or self._seen[0][1] == self._seen[-1][1]:
+        if not self._seen:
             return 0.0, 0.0
-        (began_ns, first, first_bytes), (ended_ns, last, last_bytes) = self._seen[0], self._seen[-1]
+        (began_ns, first, first_bytes), (ended_ns, last, last_bytes) = self._seen[0], self._seen[-1]  # the monitor adds
+        if last <= first:
+            return 0.0, 0.0
         return (last - first) * 1e9 / max(ended_ns - began_ns, 1), (last_bytes - first_bytes) / (last - first)
 
 
