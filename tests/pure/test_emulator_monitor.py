@@ -156,8 +156,8 @@ def test_a_run_that_cannot_go_on(running, missing, sentence):
     monitor.stop()
 
 
-def measured(snapshots, settle_ns=0):
-    rate = SaturatedRate(settle_ns)
+def measured(snapshots, settle_ns=0, from_ns=0):
+    rate = SaturatedRate(settle_ns, from_ns)
     for one in snapshots:
         rate.add(*one)
     return rate.bps
@@ -165,6 +165,12 @@ def measured(snapshots, settle_ns=0):
 
 def test_rate_of_a_saturated_window():
     assert measured([(0, 0, 7, True), (1_000_000, 1250, 7, True)]) == 10_000_000
+
+
+def test_what_was_sent_at_the_rate_before_does_not_count():
+    before = [(0, 0, 7, True), (1_000_000, 9999, 7, True), (2_000_000, 20_000, 7, True)]
+    assert measured(before, from_ns=2_500_000) is None
+    assert measured([*before, (3_000_000, 30_000, 7, True), (4_000_000, 31_250, 7, True)], from_ns=2_500_000) == 1e7
 
 
 def test_windows_add_up():

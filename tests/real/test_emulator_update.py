@@ -62,9 +62,11 @@ def test_only_what_is_named_changes():
 def test_an_update_takes_force_at_its_time():
     with pair() as made:
         flow = made.flow()
-        made.link.forward.update(loss="100%", at_ns=monotonic_ns() + FAR_NS)
+        at_ns = monotonic_ns() + FAR_NS
+        made.link.forward.update(loss="100%", at_ns=at_ns)
         flow.send(50)
         assert len(flow.take(50)) == 50
+        assert made.link.forward.rate.from_ns == at_ns, "what is sent at the old rate is not measured against the new"
         assert flow.counters.updates == 0
 
 

@@ -128,7 +128,7 @@ class LinkDirection:
             self._warn([warning])
         self._worker.update(self.live, settings.stages(), at_ns, owd_base_ns=settings.owd_base_ns)
         self.settings = settings
-        self.rate = SaturatedRate(settings.owd + 3 * settings.jitter)
+        self.rate = SaturatedRate(settings.owd + 3 * settings.jitter, from_ns=at_ns)
 
     def observe(self, statistics: Statistics) -> None:
         """Take one snapshot into the measured rates of arrivals and of the bottleneck."""

@@ -46,19 +46,21 @@ class SaturatedRate:
     """The rate of what was sent while the bottleneck never was idle: from pairs of snapshots.
 
     A window counts when packets were queued at both ends and no packet found the bottleneck idle in between, and when
-    that had been so for `settle_ns` before: what is sent now left the bottleneck an owd ago.
+    that had been so for `settle_ns` before: what is sent now left the bottleneck an owd ago. Nothing counts that
+    happened before `from_ns`, when the rate took force.
     """
 
     settle_ns: int = 0
+    from_ns: int = 0
     wire_bytes: int = 0
     time_ns: int = 0
     _since_ns: int = field(default=0, repr=False)
     _last: tuple[int, int, int, bool] | None = field(default=None, repr=False)
 
     def add(self, clock_ns: int, wire_bytes: int, idle_starts: int, queued: bool) -> None:
-        """Take one snapshot in; one that is older than the last is left out."""
+        """Take one snapshot in; one that is older than the last, or than `from_ns`, is left out."""
         last = self._last
-        if last is not None and clock_ns <= last[0]:
+        if clock_ns < self.from_ns or (last is not None and clock_ns <= last[0]):
             return
         self._last = (clock_ns, wire_bytes, idle_starts, queued)
         if last is None or not (last[3] and queued) or last[2] != idle_starts:
