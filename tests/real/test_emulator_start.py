@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -15,8 +16,9 @@ from tests.real.lab_rig import pair
 from xskit.bpf.errors import AttachError
 from xskit.emulator.emulator import Emulator, LinkSpec, PortSpec
 from xskit.emulator.mistakes import CapacityError, SettingsError
+from xskit.emulator.monitor import Monitor
 from xskit.emulator.settings import EngineSettings, LinkSettings
-from xskit.errors import XskitError
+from xskit.errors import UsageError, XskitError
 from xskit.netconf.namespaces import MissingError
 from xskit.xsk.errors import PortError
 
@@ -119,6 +121,38 @@ def test_a_link_in_the_middle_of_compiling_can_be_interrupted():
         emulator = Emulator([LinkSpec("wan", hosts.ports, LinkSettings())], on_compile=interrupt)
         with pytest.raises(KeyboardInterrupt):
             emulator.start()
+        assert descriptors() == before
+        assert not programs_on(hosts.ports[0])
+
+
+def test_an_interrupt_when_it_already_runs_leaves_nothing_to_close(monkeypatch):
+    """The second close() has no memory to read a report from."""
+    with foreign_hosts() as hosts:
+        before = descriptors()
+
+        def interrupt(_monitor):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Monitor, "start", interrupt)
+        emulator = Emulator([LinkSpec("wan", hosts.ports, LinkSettings())])
+        with pytest.raises(KeyboardInterrupt):
+            emulator.start()
+        assert emulator.close() is None
+        assert descriptors() == before
+        with pytest.raises(UsageError, match="^the links do not run, so there is nothing to report$"):
+            emulator.report()
+
+
+def test_an_interrupt_at_the_end_leaves_nothing_to_close(monkeypatch):
+    with foreign_hosts() as hosts:
+        before = descriptors()
+        emulator = Emulator([LinkSpec("wan", hosts.ports, LinkSettings())])
+        emulator.start()
+        with monkeypatch.context() as patched:
+            patched.setattr(Monitor, "stuck", lambda _monitor: signal.raise_signal(signal.SIGINT))
+            with pytest.raises(KeyboardInterrupt):
+                emulator.close()
+        assert emulator.close() is None
         assert descriptors() == before
         assert not programs_on(hosts.ports[0])
 

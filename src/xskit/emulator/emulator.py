@@ -118,6 +118,7 @@ class Emulator:
                 compile_data_plane([direction for _, _, _, direction in self._directions()])
             self._open(facts, self.plan, claim.cpus)
         except BaseException:
+            self._monitor = None  # close() has nothing to read any more
             self._closing.close()
             raise
 
@@ -239,6 +240,9 @@ class Emulator:
                 worker.stop()
             try:
                 self._last = self.report()
+            except BaseException:
+                self._monitor = None  # nor has a second close()
+                raise
             finally:
                 self._closing.close()
         self._closing.close()
@@ -276,13 +280,14 @@ class Emulator:
         """Asked against achieved, now; after close(), as it was at the end.
 
         Raises:
-            UsageError: this process was forked from the one in which the links run.
+            UsageError: the links do not run, or this process was forked from the one in which they do.
         """
         if self._last is not None:
             return self._last
         if os.getpid() != self._pid:
             raise UsageError(f"the links run in process {self._pid}, from which this one was forked")
-        assert self._monitor is not None, "the emulator was not started"
+        if self._monitor is None:
+            raise UsageError("the links do not run, so there is nothing to report")
         snapshots = [worker.snapshot() for worker in self._workers]
         self._monitor.check(snapshots)
         failure = self._monitor.failure or self._watch_ports()
