@@ -104,6 +104,7 @@ class FakeWorker:
     def __init__(self, directions):
         self.directions = directions
         self.running = True
+        self.failure = None
 
 
 def snapshot(statistics, outstanding=0, whole=True, stuck_ns=0):
@@ -138,15 +139,16 @@ def test_a_driver_that_stops_completing_is_told_with_the_longest_time(statistics
 
 
 @pytest.mark.parametrize(
-    ("running", "missing", "sentence"),
+    ("running", "why", "missing", "sentence"),
     [
-        (True, "port x was deleted while the link was running", "port x was deleted while the link was running"),
-        (False, None, "a worker stopped unexpectedly"),
+        (True, None, "port x was deleted while the link was running", "port x was deleted while the link was running"),
+        (False, None, None, "a worker stopped unexpectedly"),
+        (False, "it cannot run", None, "a worker stopped unexpectedly: it cannot run"),
     ],
 )
-def test_a_run_that_cannot_go_on(running, missing, sentence):
+def test_a_run_that_cannot_go_on(running, why, missing, sentence):
     worker = FakeWorker([])
-    worker.running = running
+    worker.running, worker.failure = running, why
     worker.snapshot = lambda: SimpleNamespace(statistics=[], outstanding=[], stuck_ns=[], whole=True)
     monitor = Monitor([worker], lambda _: None, lambda: missing)
     monitor.start()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from tests.pure.support_checksums import UDP, Spec
 from tests.pure.support_kernel import HEADROOM_BYTES, PlainEngine, engine, stages
 from tests.pure.support_pipeline import MS
-from xskit.engine import transmit
+from xskit.engine import thread, transmit
 from xskit.engine.clock import monotonic_ns
 from xskit.engine.live import EgressLimits
 from xskit.engine.packets import Counters, DropCause
@@ -169,6 +172,63 @@ def test_a_snapshot_of_a_worker_that_stands_still_is_the_state_it_stands_in() ->
         assert snapshot.statistics[0].counters.received == 1
         assert snapshot.outstanding == [1]
         assert snapshot.worker.loops == 2
+
+
+def test_a_stall_while_a_snapshot_is_taken_is_none_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    with engine(zero_copy=True) as made:
+        made.ingress[0].receive(PACKET)
+        made.run(3)
+        clock = [monotonic_ns()]
+
+        def ask_and_stall(_bits: int) -> bool:
+            clock[0] += HOUR_NS
+            return False
+
+        monkeypatch.setattr(thread, "monotonic_ns", lambda: clock[0])
+        monkeypatch.setattr(made.worker, "_ask", ask_and_stall)
+        snapshot = made.worker.snapshot()
+        assert (snapshot.outstanding, snapshot.stuck_ns[0] < HOUR_NS) == ([1], True)
+
+
+# --- its thread -------------------------------------------------------------------------------------------------
+
+
+class InterruptedThread(threading.Thread):
+    """One that is started in the moment of a Ctrl-C."""
+
+    def start(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+        super().start()
+
+
+def test_an_interrupt_waits_until_the_thread_is_known_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would be taken for ended, and its memory would be given back while it runs."""
+    monkeypatch.setattr(thread.threading, "Thread", InterruptedThread)
+    with engine() as made:
+        with pytest.raises(KeyboardInterrupt):
+            made.worker.start()
+        assert made.worker.running
+        made.worker.stop()
+
+
+def test_no_signal_is_for_the_thread() -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with engine() as made:
+        made.worker.start()
+        status = Path(f"/proc/self/task/{made.worker._thread.native_id}/status").read_text()
+        blocked = int(status.partition("SigBlk:")[2].split()[0], 16)
+        assert all(blocked >> (number - 1) & 1 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+        made.worker.stop()
+
+
+def test_a_worker_whose_cpu_is_gone_says_so() -> None:
+    with engine() as made:
+        made.worker.cpu = 99_999
+        made.worker.start()
+        made.worker._thread.join()
+        assert made.worker.failure == "it cannot run on CPU 99999: Invalid argument"
+        assert made.worker.view.loops == 0
 
 
 # --- sleep ------------------------------------------------------------------------------------------------------

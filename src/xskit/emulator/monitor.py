@@ -5,7 +5,6 @@ A thread that looks at a snapshot ten times a second. It never stops the loop: t
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from xskit.engine.packets import CAUSES
 from xskit.engine.pipeline import Statistics
 from xskit.engine.thread import Snapshot, WorkerThread
+from xskit.netconf.signals import no_signals
 
 PERIOD_SECONDS = 0.1
 STUCK_NS = 1_000_000_000
@@ -97,7 +97,8 @@ class Monitor:
 
     def start(self) -> None:
         """Begin to watch."""
-        self._thread.start()
+        with no_signals():
+            self._thread.start()
 
     def stop(self) -> None:
         """Stop watching; twice is fine."""
@@ -110,7 +111,6 @@ class Monitor:
         return self._failed.wait(seconds)
 
     def _run(self) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for the main thread
         while not self._stopped.wait(PERIOD_SECONDS):
             self.check([worker.snapshot() for worker in self._workers])
             failure = self._ports() or self._dead_worker()
@@ -146,6 +146,7 @@ class Monitor:
         ]
 
     def _dead_worker(self) -> str | None:
-        if all(worker.running for worker in self._workers):
-            return None
-        return "a worker stopped unexpectedly"
+        for worker in self._workers:
+            if not worker.running:
+                return "a worker stopped unexpectedly" + (f": {worker.failure}" if worker.failure else "")
+        return None

@@ -155,7 +155,7 @@ class LiveDirection:
         base = self.records if records is None else int(records.ctypes.data)
         queues = [record_view(Egress, base + self._egress + n * EGRESS_BYTES, records) for n in range(self._queues)]
         since = [q.progress_ns for q in queues if q.outstanding and q.progress_ns and not q.down]
-        return max((now_ns - progress_ns for progress_ns in since), default=0)
+        return max([0, *(now_ns - progress_ns for progress_ns in since)])
 
     def egress(self, number: int = 0) -> Egress:
         """The live record of an egress queue."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -23,6 +22,7 @@ from xskit.engine.worker import CONTROL, STOP, run_worker
 from xskit.errors import UsageError
 from xskit.jit import load_word, store_word
 from xskit.memory import Arena, Region, array_at, record_view, size_of
+from xskit.netconf.signals import no_signals
 
 _FOR_EVER = 1 << 62
 _POLLIN = 1
@@ -77,7 +77,8 @@ class WorkerThread:
         self.spin = spin
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._failure: BaseException | None = None
+        self.failure: str | None = None
+        """Why it could not enter the loop."""
         self._eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         sockets = [end for direction in self.directions for end in direction.receive_fds]
         self._arena = Arena()
@@ -133,20 +134,20 @@ class WorkerThread:
         for direction in self.directions:
             direction.fill_rings()
         self._thread = threading.Thread(target=self._run, name="xskit-worker", daemon=True)
-        self._thread.start()
+        with no_signals():
+            self._thread.start()
 
     def _run(self) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for the main thread
         try:
             if self.cpu is not None:
                 os.sched_setaffinity(0, {self.cpu})
-            _libc.prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
-            with contextlib.suppress(PermissionError):
-                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-            run_worker(self.address, _FOR_EVER)
-        except BaseException as error:
-            self._failure = error
-            raise
+        except OSError as error:  # the CPU went offline, or was taken from this process
+            self.failure = f"it cannot run on CPU {self.cpu}: {error.strerror}"
+            return
+        _libc.prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
+        with contextlib.suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        run_worker(self.address, _FOR_EVER)
 
     def run_rounds(self, rounds: int) -> int:
         """Run the loop here and now, for tests and benchmarks; returns the rounds run."""
@@ -210,6 +211,7 @@ class WorkerThread:
     def snapshot(self) -> Snapshot:
         """The numbers of all directions at one moment between two turns of the loop."""
         with self._lock:
+            asked_ns = monotonic_ns()  # not later: a stall of this thread is none of the driver's
             whole = self._ask(SNAPSHOT)
             if not whole:
                 whole = not self.running
@@ -222,7 +224,7 @@ class WorkerThread:
             worker=self._facts(worker),
             statistics=[d.statistics(copies[2 * n]) for n, d in enumerate(self.directions)],
             outstanding=[d.outstanding(copies[2 * n + 1]) for n, d in enumerate(self.directions)],
-            stuck_ns=[d.stuck_ns(monotonic_ns(), copies[2 * n + 1]) for n, d in enumerate(self.directions)],
+            stuck_ns=[d.stuck_ns(asked_ns, copies[2 * n + 1]) for n, d in enumerate(self.directions)],
             achieved=[d.achieved(copies[2 * n + 1]) for n, d in enumerate(self.directions)],
             whole=whole,
         )

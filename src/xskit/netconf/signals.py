@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["Asked", "Terminated", "terminated_by_exception"]
+__all__ = ["Asked", "Terminated", "no_signals", "terminated_by_exception"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -66,3 +66,18 @@ def terminated_by_exception() -> Iterator[Asked]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def no_signals() -> Iterator[None]:
+    """In the block this thread takes no signals, nor does, for good, any thread that is started there.
+
+    Else Ctrl-C could come between a thread's start and the moment when Python knows of it: it would be taken for ended,
+    and its memory given back while it runs. What came meanwhile is delivered at the end of the block.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
