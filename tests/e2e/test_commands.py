@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -157,9 +158,24 @@ def test_a_run_without_streams_gives_the_commands_code(machine: Outer, closed):
     assert "Traceback" not in result.err
 
 
-def test_output_to_a_full_disk():
-    result = subprocess.run(["bash", "-c", f"{XSKIT} version > /dev/full"], capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stderr) == (1, "xskit: the output cannot be written: the disk is full\ntry: df\n")
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("exec {} version > /dev/full", "the disk is full\ntry: df"),
+        ("ulimit -f 0; exec {} version > {}", "File too large\ntry: ulimit -f"),
+    ],
+)
+def test_output_that_cannot_be_written(command, told, tmp_path):
+    shell = command.format(XSKIT, tmp_path / "out")
+    result = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (1, f"xskit: the output cannot be written: {told}\n")
+
+
+@pytest.mark.parametrize("where", ["2>/dev/full", "2>&1 >/dev/null | true"])
+def test_a_mistake_that_cannot_be_told_is_one_all_the_same(where):
+    shell = f"(sleep 0.1; exec {XSKIT} --nonsense) {where}; echo ${{PIPESTATUS[0]}}"
+    result = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True)
+    assert (result.stdout, result.stderr) == ("2\n", "")
 
 
 @pytest.mark.root
@@ -169,6 +185,18 @@ def test_a_closed_output_of_emulate(bridge: Bridge, tmp_path):
     shell = f"{XSKIT} emulate {file} --duration 100ms --json | true; echo ${{PIPESTATUS[0]}}"
     result = bridge.outer.run("bash", "-c", shell)
     assert (result.out, result.err) == ("1\n", "")
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_an_encoding_without_the_lines_of_tables(bridge: Bridge, tmp_path, encoding):
+    file = tmp_path / "wan.toml"
+    file.write_text('[link.wan]\nports = ["xka", "xkb"]\n')
+    result = bridge.outer.xskit(
+        "emulate", str(file), "--duration", "100ms", env=os.environ | {"PYTHONIOENCODING": encoding}
+    )
+    assert (result.code, result.err) == (0, "")
+    assert "? link ? direction ?" in result.out
 
 
 # -- version and restore -------------------------------------------------------------------------------------------

@@ -7,10 +7,12 @@ that help and mistakes are answered at once.
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -42,6 +44,9 @@ _INTERRUPTED = 130
 _BROKEN_PIPE = 1
 """Also what typer gives when it is the first to notice."""
 
+_UNWRITABLE = {errno.ENOSPC: "df", errno.EDQUOT: "quota", errno.EFBIG: "ulimit -f", errno.EIO: None}
+"""What a full or lost output gives, and the remedy."""
+
 
 def main() -> None:
     """Run the command line of this process, and exit with its code."""
@@ -50,13 +55,13 @@ def main() -> None:
         code = _run(sys.argv[1:] or ["--help"])
         sys.stdout.flush()
     except BrokenPipeError:
-        _silence()
         code = _BROKEN_PIPE
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in _UNWRITABLE:
             raise
-        _silence()
-        code = _show(XskitError("the output cannot be written: the disk is full", remedy="df"), [])
+        why = "the disk is full" if error.errno == errno.ENOSPC else error.strerror
+        code = _show(XskitError(f"the output cannot be written: {why}", remedy=_UNWRITABLE[error.errno]), [])
+    _silence()
     sys.exit(code)
 
 
@@ -68,11 +73,17 @@ def _open_closed() -> None:
             if stream.fileno() != number:
                 os.dup2(stream.fileno(), number)
             setattr(sys, name, stream)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what the terminal's encoding lacks is shown as ?
+        sys.stdout.reconfigure(errors="replace")
 
 
 def _silence() -> None:
-    """Nobody reads the output, or it cannot be written. Python would complain when it flushes at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """What nobody reads, or cannot be written, goes nowhere. Python would complain when it flushes at exit."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -151,9 +162,10 @@ def _usage(error: Exception, arguments: Sequence[str]) -> UsageError:
 def _show(error: XskitError, arguments: Sequence[str]) -> int:
     """Cause and remedy on stderr; with --json also as JSON on stdout, where that is not COMMAND's."""
     remedy = _remedy(error, _called(arguments))
-    print(f"xskit: {error.cause}", file=sys.stderr)
-    if remedy is not None:
-        print(f"try: {remedy}", file=sys.stderr)
+    with suppress(OSError):  # nobody may read that either: the exit code tells
+        print(f"xskit: {error.cause}", file=sys.stderr)
+        if remedy is not None:
+            print(f"try: {remedy}", file=sys.stderr)
     if _called(arguments) != "run" and "--json" in arguments:
         print(json.dumps({"error": {"cause": error.cause, "remedy": remedy}}, indent=2))
     return error.exit_code
