@@ -219,6 +219,15 @@ def test_an_interface_that_is_not_there(bridge: Bridge, tmp_path):
     )
 
 
+def test_a_report_that_never_comes_leaves_no_file(bridge: Bridge, tmp_path):
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    old.write_text("before")
+    for report in (old, new):
+        result = bridge.outer.xskit("emulate", write(tmp_path, '["xka", "xkbb"]'), "--report", str(report))
+        assert (result.code, result.out) == (1, "")
+    assert (old.read_text(), new.exists()) == ("before", False)
+
+
 def test_a_namespace_that_is_not_there(bridge: Bridge, tmp_path):
     assert refused(bridge, write(tmp_path, '["xka", "xknone/xkb"]')) == (
         "xskit: there is no network namespace xknone\ntry: ip netns list\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,14 +50,17 @@ def show_warnings() -> None:
 
 
 def check_file(path: Path | None) -> None:
-    """Find out now, not after an hour's run, that a file cannot be written. What is in it stays.
+    """Find out now, not after an hour's run, that a file cannot be written. What is in it stays; a new one does not.
 
     Raises:
         OutputError: it cannot be written.
     """
     if path is not None:
+        there = os.path.lexists(path)
         try:
             path.open("a").close()
+            if not there:
+                path.unlink()
         except OSError as error:
             raise _unwritable(path, error) from error
 
