@@ -17,6 +17,7 @@ from xskit.memory import Region
 from xskit.netconf.namespaces import MissingError
 from xskit.netconf.privileges import CAPABILITIES
 from xskit.xsk import opening, umem
+from xskit.xsk.attachment import Attachment
 from xskit.xsk.errors import PortError, SocketError
 from xskit.xsk.mapping import MappedRing
 from xskit.xsk.port import Port
@@ -56,6 +57,20 @@ class TestBind:
     def test_no_such_queue(self, memory):
         assert refusal(PortError, lambda: Socket("va", 1, umem=memory, **BARE)) == (
             "va has no queue 1: its queues are 0\n  try: ethtool -L va combined 2"
+        )
+
+    def test_what_can_be_known_before_leaves_the_interface_alone(self, memory, monkeypatch):
+        monkeypatch.setattr(Attachment, "make", lambda *_: pytest.fail("a program was attached"))
+        first = Socket("va", umem=memory, **BARE)
+        first.close()
+        assert refusal(UsageError, lambda: Socket("va", -1, umem=memory)) == (
+            "queues are numbered from 0 on, there is none of number -1\n  try: queue=0"
+        )
+        assert refusal(PortError, lambda: Socket("va", 1 << 20, umem=memory)).startswith("va has no queue 1048576")
+        assert refusal(UsageError, lambda: Socket("va", umem=memory, rx=100)).startswith("the RX ring cannot have 100")
+        assert refusal(SocketError, lambda: Socket("va", umem=memory, shared=first)).endswith("is not bound")
+        assert refusal(UsageError, lambda: Port.open("va", memory, queues=[])) == (
+            "a port has at least one queue\n  try: queues=None, for all of them"
         )
 
     def test_zero_copy_where_there_is_none(self, memory):
@@ -262,3 +277,4 @@ def test_sockets_of_one_kind_only(pair, memory):
         )
         assert refusal(UsageError, lambda: sink.send([])).startswith("this socket has no TX ring: it only receives")
         assert refusal(UsageError, lambda: sender.send([b""])) == "a packet of no bytes cannot be sent"
+        assert refusal(UsageError, lambda: sink.receive(timeout=0, limit=0)).startswith("at most 0 packets")

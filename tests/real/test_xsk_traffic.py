@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import pickle
 import random
 import select
 import time
@@ -110,6 +111,45 @@ def test_a_kept_packet_outlives_the_next_receive_and_others_do_not(pair):
         held = receiver.umem.check()[Owner.HELD]
         first.release()
         assert receiver.umem.check()[Owner.HELD] == held - 1
+
+
+def test_a_view_that_is_still_in_use_costs_the_frames_of_its_own_packet_only(pair):
+    with two_sockets() as (sender, receiver):
+        sender.send(numbered(4))
+        batch = receive_together(receiver, 4)
+        seen = pickle.PickleBuffer(batch[0].segments[0])
+        with pytest.raises(UsageError, match="a view of a packet is still in use"):
+            receiver.receive(timeout=0)
+        assert bytes(seen) == numbered(1)[0]
+        assert receiver.umem.check()[Owner.HELD] == 1
+        assert [packet.gone for packet in batch] == [False, True, True, True]
+        seen.release()
+        batch[0].release()
+        assert receiver.umem.check()[Owner.HELD] == 0
+
+
+def test_a_socket_is_closed_though_a_view_is_still_in_use(pair):
+    with two_sockets() as (sender, receiver):
+        memory = receiver.umem
+        sender.send(numbered(3))
+        first, *_ = receive_together(receiver, 3)
+        seen = pickle.PickleBuffer(first.segments[0])
+        receiver.close()
+        assert receiver.fd == -1
+        assert memory.check()[Owner.FREE] == memory.frames - 1
+        assert bytes(seen) == numbered(1)[0]
+        seen.release()
+        first.release()
+        assert memory.check()[Owner.FREE] == memory.frames
+
+
+def test_a_view_of_wider_items_is_sent_by_its_bytes(pair):
+    with two_sockets(receiver={}) as (sender, receiver):
+        words = memoryview(numbered(1, 1500)[0]).cast("I")
+        assert sender.send([words]) == 1
+        assert collect(receiver, 1) == numbered(1, 1500)
+        with pytest.raises(UsageError, match=r"a packet of 76800 bytes needs 20 frames"):
+            sender.send([memoryview(bytes(76800)).cast("I")])
 
 
 def test_poll_wakes_for_a_packet_and_only_then(pair):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from xskit.xsk.mapping import RingSet
     from xskit.xsk.umem import Umem
 
-__all__ = ["BUSY_SECONDS", "FRAMING_BYTES", "Mode", "Opened", "Plan", "open_socket"]
+__all__ = ["BUSY_SECONDS", "FRAMING_BYTES", "Mode", "Opened", "Plan", "check", "open_socket"]
 
 Mode = Literal["auto", "zero-copy", "native", "generic"]
 """auto: the best of the others that works. zero-copy: native program, no copies. native: native program, copies.
@@ -74,13 +74,11 @@ class Opened:
 
 
 def open_socket(plan: Plan) -> Opened:
-    """Create, register, set up rings and bind: on the first rung that holds.
+    """Create, register, set up rings and bind: on the first rung that holds. The plan has been checked.
 
     Raises:
-        UsageError: a ring size is not a power of two, or there is no such queue.
         SocketError, PortError, PrivilegeError: the last rung's failure, explained.
     """
-    _check(plan)
     rungs, why = _rungs(plan)
     for number, flags in enumerate(rungs):
         made = _create(plan)
@@ -104,7 +102,15 @@ def open_socket(plan: Plan) -> Opened:
     raise AssertionError("there is always a rung")
 
 
-def _check(plan: Plan) -> None:
+def check(plan: Plan) -> None:
+    """What can be known before anything is touched.
+
+    Raises:
+        UsageError: a ring size is not a power of two, or the queue is no number.
+        PortError: there is no such queue.
+    """
+    if plan.queue < 0:
+        raise UsageError(f"queues are numbered from 0 on, there is none of number {plan.queue}", remedy="queue=0")
     if not (plan.rx or plan.tx):
         raise UsageError("a socket needs an RX or a TX ring", remedy="rx=2048")
     sizes = {"rx": plan.rx, "tx": plan.tx, "fill": plan.fill, "completion": plan.completion}

@@ -38,8 +38,8 @@ class Packet:
 
     @property
     def segments(self) -> tuple[memoryview, ...]:
-        """The bytes where they lie, one writable view a frame. Released together with the packet; slices of them are
-        not, and must not be used after it."""
+        """The bytes where they lie, one writable view a frame. Released together with the packet; slices of them, and
+        NumPy arrays made of them, are not, and must not be used after it."""
         if self._views is None:
             self._views = tuple(self._umem.view(offset, length) for offset, length in self._alive())
         return self._views

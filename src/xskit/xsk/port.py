@@ -21,6 +21,7 @@ from typing import Self
 
 from xskit.abi.xdp import Statistics
 from xskit.bpf.redirect import Outcome
+from xskit.errors import UsageError
 from xskit.netconf.interfaces import Glance, LinkState, Watch, look
 from xskit.netconf.namespaces import Namespace, inside
 from xskit.netconf.netdev import device_features
@@ -119,6 +120,9 @@ class Port:
             PortError: it cannot be opened, or is in use.
             AttachError, BpfError, SocketError, PrivilegeError, UsageError: as Socket says. Nothing is left behind.
         """
+        numbers = sorted(set(queues)) if queues is not None else None
+        if numbers is not None and not numbers:
+            raise UsageError("a port has at least one queue", remedy="queues=None, for all of them")
         with inside(namespace), ExitStack() as undo:
             facts = look(name)
             if facts.loopback:
@@ -129,7 +133,6 @@ class Port:
                 )
             watch = undo.enter_context(Watch())
             had_carrier = facts.carrier
-            numbers = sorted(set(queues)) if queues is not None else None
             attachment = Attachment.make(facts.index, max(LEAST_MAP_ENTRIES, facts.rx_queues), mode)
             undo.callback(attachment.close)
             facts = look(name)  # attaching may have changed the number of queues

@@ -10,6 +10,7 @@ import errno
 import os
 from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import Literal, Self
 
@@ -21,7 +22,7 @@ from xskit.netconf.interfaces import look
 from xskit.xsk.attachment import Attachment
 from xskit.xsk.errors import Call, explain
 from xskit.xsk.mapping import MappedRing
-from xskit.xsk.opening import Mode, Plan, open_socket
+from xskit.xsk.opening import Mode, Plan, check, open_socket
 from xskit.xsk.packet import Packet
 from xskit.xsk.pool import Owner, Place
 from xskit.xsk.traffic import Circulation, Sendable, Traffic
@@ -57,7 +58,7 @@ class Socket:
 
     Raises:
         MissingError: no such interface.
-        UsageError: an impossible ring size.
+        UsageError: an impossible ring size or queue.
         SocketError, PortError, PrivilegeError, AttachError: the kernel's refusal, explained.
     """
 
@@ -94,6 +95,11 @@ class Socket:
         owner = shared if shared and (shared.ifindex, shared.queue) == (self.ifindex, queue) else None
         if owner:
             fill = completion = 0
+        shared_fd = shared.fd if shared else None
+        if shared_fd == -1:
+            raise explain(Call.BIND, errno.EBADF)
+        plan = Plan(facts, queue, umem, mode, rx, tx, fill, completion, multi_buffer, need_wakeup, shared_fd)
+        check(plan)
         with ExitStack() as undo:
             attachment = None
             if program == "auto" and rx:
@@ -101,11 +107,8 @@ class Socket:
                 undo.callback(attachment.close)
                 self.xdp_mode = str(attachment.mode)
                 self.why += attachment.why
-                mode = "generic" if mode == "auto" and self.xdp_mode == "generic" else mode
-            shared_fd = shared.fd if shared else None
-            if shared_fd == -1:
-                raise explain(Call.BIND, errno.EBADF)
-            plan = Plan(facts, queue, umem, mode, rx, tx, fill, completion, multi_buffer, need_wakeup, shared_fd)
+                if mode == "auto" and self.xdp_mode == "generic":
+                    plan = replace(plan, mode="generic")
             opened = open_socket(plan)
             undo.callback(opened.socket.close)
             self._socket, self._rings = opened.socket, opened.rings
@@ -217,7 +220,8 @@ class Socket:
             Packets that are valid until the next `receive`, unless kept. Empty when the time is over.
 
         Raises:
-            UsageError: no RX ring, or a view of an earlier packet is still in use.
+            UsageError: no RX ring, a limit below 1, or a view of an earlier packet is still in use: that packet then
+                counts as kept, until `release`.
             PortError: the interface went down or away while packets were being sent.
         """
         self._require_open()

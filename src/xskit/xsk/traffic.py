@@ -142,6 +142,8 @@ class Traffic:
         """See Socket.receive."""
         if self._rx is None:
             raise UsageError("this socket has no RX ring: it only sends", remedy="rx=2048")
+        if limit < 1:
+            raise UsageError(f"at most {limit} packets are none to wait for", remedy="limit=64")
         self._expire()
         self.prepare()
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -161,14 +163,23 @@ class Traffic:
 
     def _expire(self) -> None:
         """The last batch ends: what was neither kept nor sent goes back to FILL."""
+        frames, trouble = self._end_batch()
+        self._circulation.recycle(frames)
+        if trouble is not None:
+            raise trouble
+
+    def _end_batch(self) -> tuple[list[int], UsageError | None]:
+        """The frames of packets that nobody has any more; and what was said of one whose views are still in use."""
         batch, self._batch = self._batch, []
         frames: list[int] = []
-        try:
-            for packet in batch:
-                if not (packet.kept or packet.gone):
+        trouble = None
+        for packet in batch:
+            if not (packet.kept or packet.gone):
+                try:
                     frames += packet.take_frames()
-        finally:
-            self._circulation.recycle(frames)
+                except UsageError as error:
+                    trouble = error
+        return frames, trouble
 
     def _take(self, rx: MappedRing, limit: int) -> list[Packet]:
         packets: list[Packet] = []
@@ -256,7 +267,7 @@ class Traffic:
 
     def _frames_for(self, packet: Sendable) -> int:
         """How many frames a packet takes in TX. Raises UsageError where it cannot be sent at all."""
-        length = len(packet)
+        length = packet.nbytes if isinstance(packet, memoryview) else len(packet)
         if isinstance(packet, Packet) and packet.lies_in(self._umem):
             frames = len(packet.parts)
         else:
@@ -350,12 +361,9 @@ class Traffic:
             self._umem.check()
 
     def close(self) -> None:
-        """The packets of the last batch end; kept ones stay valid."""
-        pool = self._umem.pool
-        for packet in self._batch:
-            if not (packet.kept or packet.gone):
-                for frame in packet.take_frames():
-                    pool.move(frame, Owner.HELD, Owner.FREE)
-        for offset, _ in self._unfinished:
-            pool.move(offset // self._umem.frame_size, Owner.HELD, Owner.FREE)
-        self._batch, self._unfinished = [], []
+        """The packets of the last batch end; kept ones stay valid, and those with views that are still in use."""
+        frames, _ = self._end_batch()
+        frames += [offset // self._umem.frame_size for offset, _ in self._unfinished]
+        self._unfinished = []
+        for frame in frames:
+            self._umem.pool.move(frame, Owner.HELD, Owner.FREE)
