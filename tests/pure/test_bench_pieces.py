@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from xskit.bench import svg
 from xskit.bench.compare import across, sessions
-from xskit.bench.compare_text import as_mail
+from xskit.bench.compare_text import as_csv, as_dict, as_mail, as_markdown
 from xskit.bench.interrupts import Interrupts
 from xskit.bench.machine import describe_machine, differences
 from xskit.bench.metrics import METRICS, OF_MODE, Sample, rates, steady_from
@@ -239,12 +240,61 @@ def test_equal_cases_are_compared_and_others_left_out() -> None:
     assert verdicts == {"cpu_ns_per_packet": "worse", "tx_pps": "better"}
     assert found.worse
     assert found.machines == []
+    assert found.remarks == [
+        "only before has, and nothing is said of: rxdrop",
+        "only after has, and nothing is said of: loss",
+    ]
 
 
 def test_cases_that_differ_are_compared_in_order_and_it_is_said() -> None:
     found = sessions(made_session(Case("rxdrop")), made_session(Case("rxdrop", frame_size=2048)))
     assert found.remarks == ["rxdrop: the cases differ in frame-size (4096 -> 2048)"]
     assert {row.difference.verdict for row in found.rows} == {"within noise"}
+
+
+def test_cases_of_one_mode_are_found_whatever_stands_before_them() -> None:
+    first = made_session(Case("rxdrop"), Case("txonly"))
+    found = sessions(first, made_session(Case("txonly", batch=8)))
+    assert {row.case for row in found.rows} == {"txonly"}
+    assert found.remarks == [
+        "txonly: the cases differ in batch (64 -> 8)",
+        "only before has, and nothing is said of: rxdrop",
+    ]
+
+
+def test_losses_where_there_were_none_are_worse() -> None:
+    first, second = made_session(Case("loss")), made_session(Case("loss"))
+    for session, loss in ((first, 0.0), (second, 0.03)):
+        for run in session.outcomes[0].runs:
+            run.metrics["loss"] = loss
+    found = sessions(first, second)
+    assert found.worse
+    assert [row.metric for row in found.rows if row.difference.verdict == "worse"] == ["loss"]
+    mail, table = as_mail(found), as_markdown(found)
+    assert re.search(r"lost +0\.000 % +3\.000 % +from 0\n +worse \(8 and 8 runs\)", mail)
+    assert "| loss | lost | 0.000 % | 3.000 % | from 0 |  | **worse** |" in table
+    assert ",loss,1,0,0.03,,,,no,8,8,worse" in as_csv(found)
+    assert json.loads(json.dumps(as_dict(found), allow_nan=False))["rows"][-1]["ratio"] is None
+    assert not sessions(first, first).worse
+    assert re.search(r"lost +0\.000 % +0\.000 % +none\n +within noise", as_mail(sessions(first, first)))
+
+
+def test_what_no_longer_comes_is_worse() -> None:
+    first, second = made_session(Case("rxdrop")), made_session(Case("rxdrop"))
+    for run in second.outcomes[0].runs:
+        run.metrics["rx_pps"] = 0.0
+    (row,) = [row for row in sessions(first, second).rows if row.metric == "rx_pps"]
+    assert (row.difference.percent, row.difference.verdict) == (-100.0, "worse")
+
+
+def test_other_conditions_are_told() -> None:
+    first, second = made_session(Case("rxdrop")), made_session(Case("rxdrop"))
+    first.conditions = Conditions(cpus=(3,)).as_dict()
+    second.conditions = json.loads(json.dumps(first.conditions))
+    assert sessions(first, second).remarks == []
+    second.conditions |= {"duration": 0.2, "cpus": [], "repeat": 90}
+    (said,) = sessions(first, second).remarks
+    assert said.endswith("under different conditions: duration (1.0 -> 0.2), cpus ([3] -> [])")
 
 
 def test_nothing_in_common_is_told() -> None:

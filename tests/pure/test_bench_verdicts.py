@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from xskit.bench.statistics import Difference, compare, outliers, spread
@@ -98,9 +100,62 @@ def test_the_same_values_always_give_the_same_answer() -> None:
     assert compare(values, values[::-1], better="lower") == compare(values, values[::-1], better="lower")
 
 
-@pytest.mark.parametrize(("first", "second"), [([0.0], [1.0]), ([], [1.0]), ([1.0], [-1.0])])
-def test_without_positive_medians_there_is_no_ratio(first: list[float], second: list[float]) -> None:
+@pytest.mark.parametrize(("first", "second"), [([], [1.0]), ([1.0], []), ([1.0], [-1.0]), ([-1.0], [1.0])])
+def test_without_values_or_with_negative_medians_there_is_no_ratio(first: list[float], second: list[float]) -> None:
     assert compare(first, second, better="lower") is None
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "better", "verdict"),
+    [
+        ([0.0] * 7, [0.02] * 7, "lower", "worse"),  # losses, where there were none
+        ([0.0] * 7, [0.0, 0.0, 0.0, 0.0, 0.001, 0.0, 0.3], "lower", "within noise"),
+        ([0.0] * 7, [0.0] * 7, "lower", "within noise"),
+        ([0.0] * 7, [5.0] * 7, "higher", "better"),
+        ([0.0] * 4, [0.02] * 4, "lower", "too few runs"),
+    ],
+)
+def test_from_nothing_there_is_no_ratio_but_a_verdict(
+    first: list[float], second: list[float], better: Any, verdict: str
+) -> None:
+    for paired in (False, True):
+        found = compare(first, second, better=better, paired=paired)
+        assert found is not None
+        assert (found.ratio, found.low, found.high, found.percent, found.paired) == (None,) * 4 + (False,)
+        assert found.verdict == verdict
+
+
+def test_what_came_to_nothing_is_a_hundred_percent() -> None:
+    found = compare([1e6] * 7, [0.0] * 7, better="higher")
+    assert found is not None
+    assert (found.percent, found.low, found.high, found.verdict) == (-100.0, 0.0, 0.0, "worse")
+
+
+@pytest.mark.parametrize(("n", "paired"), [(5, False), (7, False), (8, False), (20, False), (8, True), (20, True)])
+def test_of_the_same_twice_no_more_are_called_different_than_said(n: int, paired: bool) -> None:
+    """However few runs: values that are independent, so that nothing but chance makes a difference."""
+    generator, times = np.random.default_rng(n), 200
+    different = missed = 0
+    for _ in range(times):
+        first, second = generator.lognormal(0, 0.05, (2, n))
+        found = compare(first, second, better="lower", paired=paired, least=0)
+        assert found is not None
+        assert found.low is not None
+        assert found.high is not None
+        different += found.verdict != "within noise"
+        missed += not found.low <= 1 <= found.high
+    assert different <= 0.03 * times  # 1 % and what 200 of them may be off
+    assert missed <= 0.08 * times  # 5 %
+
+
+def test_pairs_too_few_for_a_verdict_count_as_two_groups() -> None:
+    """Seven ratios on one side are not rare enough."""
+    before = [100.0, 150.0, 120.0, 90.0, 130.0, 110.0, 140.0, 105.0]
+    after = [value * 1.02 for value in before]
+    for n, paired, verdict in ((7, False, "within noise"), (8, True, "worse")):
+        found = compare(before[:n], after[:n], better="lower", paired=True)
+        assert found is not None
+        assert (found.paired, found.verdict) == (paired, verdict)
 
 
 def test_the_interval_of_a_median_needs_six_runs() -> None:
@@ -122,3 +177,10 @@ def test_what_is_far_out_is_named_and_stays_in() -> None:
 def test_few_or_equal_values_have_nothing_far_out() -> None:
     assert outliers([1.0, 1.0, 1.0, 100.0]) == ()
     assert outliers([1.0] * 10) == ()
+
+
+def test_one_among_equals_is_far_out() -> None:
+    """As instructions that are counted are, and losses."""
+    assert outliers([0.0] * 9 + [0.5]) == (9,)
+    assert outliers([7.0, 7.0, 7.0, 7.0, 7.0, 7.0, 8.0, 7.0]) == (6,)
+    assert outliers([7.0, 7.0, 7.0, 8.0, 8.0]) == ()

@@ -50,7 +50,8 @@ class Comparison:
 def sessions(
     first: Session, second: Session, names: tuple[str, str] = ("before", "after"), *, least: float = LEAST
 ) -> Comparison:
-    """Case by case, those that were asked the same; where there is none, in their order.
+    """Case by case, those that were asked the same; where there is none, those of each mode in their order. Cases that
+    only one side has are told.
 
     Raises:
         UsageError: they have no mode in common, or one counted instructions and the other one did not.
@@ -83,6 +84,9 @@ def sessions(
             for name, *values in differences(one, other)
         ]
     found.remarks += _copied(zip(labels, pairs, strict=True))
+    found.remarks += _alone(first, [one for one, _ in pairs], names[0])
+    found.remarks += _alone(second, [other for _, other in pairs], names[1])
+    found.remarks += _conditions(first, second)
     busy = [max((outcome.other_cpus for outcome in side.outcomes), default=0.0) for side in (first, second)]
     if max(busy) > BUSY:
         found.remarks.append(
@@ -180,7 +184,38 @@ def _matching(first: Sequence[Outcome], second: Sequence[Outcome]) -> list[tuple
             pairs.append((outcome, equal))
     if pairs:
         return pairs
-    return [(one, other) for one, other in zip(first, second, strict=False) if one.case.mode == other.case.mode]
+    for outcome in first:
+        alike = next((other for other in rest if other.case.mode == outcome.case.mode), None)
+        if alike:
+            rest.remove(alike)
+            pairs.append((outcome, alike))
+    return pairs
+
+
+def _alone(session: Session, compared: Sequence[Outcome], name: str) -> list[str]:
+    """What only one side has, in a sentence."""
+    labels = zip(session.outcomes, session.labels(), strict=True)
+    left = [case_words(label) for one, label in labels if not any(one is other for other in compared)]
+    return [f"only {name} has, and nothing is said of: {'; '.join(left)}"] if left else []
+
+
+_CONDITIONS = ("duration", "cpus", "drive_cpu", "priority", "reduce_capabilities")
+"""Those that move figures; how often a case was run shows in the intervals."""
+
+
+def _conditions(first: Session, second: Session) -> list[str]:
+    """Under which other conditions the second was measured, in a sentence."""
+    changed = []
+    for name in _CONDITIONS:
+        one, other = (_plain(session.conditions.get(name)) for session in (first, second))
+        if one != other:
+            changed.append(f"{name.replace('_', '-')} ({one} -> {other})")
+    return [f"WARNING: they were measured under different conditions: {', '.join(changed)}"] if changed else []
+
+
+def _plain(value: Any) -> Any:
+    """As JSON gives it back."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _labels(cases: Sequence[Case]) -> list[str]:

@@ -32,7 +32,7 @@ def as_mail(found: Comparison) -> str:
                     metric.title,
                     figure(metric, difference.first),
                     figure(metric, difference.second),
-                    f"{difference.percent:+.1f}%",
+                    _percent(row).replace(" %", "%"),
                     _interval(row),
                 ).rstrip()
             )
@@ -57,7 +57,7 @@ def as_markdown(found: Comparison) -> str:
             metric.title,
             figure(metric, difference.first),
             figure(metric, difference.second),
-            f"{difference.percent:+.1f} %",
+            _percent(row),
             _interval(row).strip("[]"),
             f"**{difference.verdict}**" if difference.verdict in ("better", "worse") else difference.verdict,
         )
@@ -67,7 +67,7 @@ def as_markdown(found: Comparison) -> str:
 
 
 def as_csv(found: Comparison) -> str:
-    """One line a metric; ratios are second over first."""
+    """One line a metric; ratios are second over first, and empty where the first is 0."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
@@ -75,7 +75,8 @@ def as_csv(found: Comparison) -> str:
     )
     for row in found.rows:
         one = row.difference
-        numbers = (f"{value:.6g}" for value in (one.first, one.second, one.ratio, one.low, one.high))
+        figures = (one.first, one.second, one.ratio, one.low, one.high)
+        numbers = ("" if value is None else f"{value:.6g}" for value in figures)
         unit = METRICS[row.metric].unit
         writer.writerow((row.case, row.metric, unit, *numbers, "yes" if one.paired else "no", *one.n, one.verdict))
     return out.getvalue().rstrip("\n")
@@ -93,7 +94,15 @@ def as_dict(found: Comparison) -> dict[str, Any]:
     }
 
 
+def _percent(row: Row) -> str:
+    """`+5.0 %`; of what was 0 there is no percentage."""
+    percent = row.difference.percent
+    return f"{percent:+.1f} %" if percent is not None else "from 0" if row.difference.second else "none"
+
+
 def _interval(row: Row) -> str:
+    if row.difference.low is None or row.difference.high is None:
+        return ""
     return f"[{(row.difference.low - 1) * 100:+.1f}%, {(row.difference.high - 1) * 100:+.1f}%]"
 
 

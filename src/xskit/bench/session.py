@@ -32,7 +32,7 @@ def measure(
 
     Args:
         cases: what; those without interfaces run on veth pairs.
-        conditions: how; one run of a second each, seven times, when left out.
+        conditions: how; runs of a second each, eight times in turns, when left out.
         observe: called several times in each run.
         on_run: called after each run with what there is so far.
         command: kept in the results.

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from xskit.bench.packet import DESTINATION_MAC, PATTERN, SOURCE_MAC, PacketSpec
+from xskit.bench.statistics import PAIRS
 from xskit.errors import UsageError
 from xskit.xsk.opening import Mode as Rung
 from xskit.xsk.traffic import MOST_FRAMES
@@ -200,7 +201,7 @@ class Conditions:
     """
 
     duration: float = 1.0
-    repeat: int = 7
+    repeat: int = PAIRS
     until: float | None = None
     most: int = 100
     cpus: tuple[int, ...] = ()

@@ -167,7 +167,7 @@ def _measure(
         str | None, typer.Option("--duration", "-d", metavar="TIME", help="of a run: 5 (s), 200ms", show_default="1s")
     ] = None,
     repeat: Annotated[
-        int | None, typer.Option("--repeat", help="runs of each case, in turns", show_default="7")
+        int | None, typer.Option("--repeat", help="runs of each case, in turns", show_default="8")
     ] = None,
     until: Annotated[
         str | None,
@@ -245,7 +245,7 @@ def _measure(
 
     counted = counted_instructions()
     endless = duration is None and (format == "xdpsock" or as_count(count) > 0)
-    usual_s, often = (DURATION_S, REPEAT) if counted else (1.0, 7)
+    usual_s, often = (DURATION_S, REPEAT) if counted else (1.0, 8)
     given_s = usual_s if duration is None else as_seconds(duration, "--duration")
     conditions = Conditions(
         duration=_FOR_EVER_S if endless else given_s,
