@@ -106,6 +106,9 @@ def test_queues_share_the_packets() -> None:
         {"mode": "txonly", "packet_size": 40_000, "frame_size": 2048, "multi_buffer": True},
         {"mode": "rxdrop", "packet_size": 4000, "drive": "live"},
         {"mode": "latency", "xdp": "generic", "drive": "live"},
+        {"mode": "latency", "queues": (0, 1)},
+        {"mode": "latency", "sharers": 4},
+        {"mode": "txonly", "queues": (0, 1, 2), "count": 2},
     ],
 )
 def test_impossible_cases_are_refused(wrong: dict[str, Any]) -> None:

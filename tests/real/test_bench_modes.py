@@ -183,6 +183,29 @@ def test_live_frames_reach_what_receives(bed: Bed, mode: str, xdp: str) -> None:
         assert result.counts["corrupted"] == result.counts["duplicates"] == result.counts["reordered"] == 0
 
 
+FOR_EVER = Conditions(duration=1e6, interval=0.01)
+
+
+@pytest.mark.parametrize("drive", ["live", "af-xdp"])
+@pytest.mark.parametrize(
+    "asked", [{"mode": "rxdrop", "queues": (0, 1)}, {"mode": "forward", "both_ways": True}], ids=lambda one: one["mode"]
+)
+def test_a_count_ends_a_run_of_several_ways(bed: Bed, asked: dict[str, Any], drive: str) -> None:
+    """Each way has its share, however many packets a source sends at once."""
+    paced = {"cycle_ns": 200_000, "batch": 16} if drive == "af-xdp" else {}
+    result, _ = run(bed, Case(**asked, count=6001, drive=drive, **paced), FOR_EVER)
+    came = result.far["made"] if drive == "live" else result.far["sent"] + result.far["refused"]
+    assert came == 6001 * (2 if asked.get("both_ways") else 1)
+    assert 0 < result.counts["received"] <= came
+
+
+def test_a_count_ends_a_run_though_packets_got_lost(bed: Bed) -> None:
+    """RX holds 16, and whoever empties it is kept from it: most of these are dropped."""
+    result, _ = run(bed, Case("rxdrop", drive="live", count=50_000, ring=16, frames=16, batch=1), FOR_EVER)
+    assert result.far["made"] == 50_000
+    assert 0 < result.counts["received"] < 50_000
+
+
 def test_a_program_counts_what_txonly_sends(bed: Bed) -> None:
     result, running = run(bed, Case("txonly", drive="live", stamped=True), SHORT)
     assert result.far["received"] == result.counts["sent"] > 0

@@ -8,6 +8,7 @@ echoes      a program that sends back                         a socket in l2fwd
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Sequence
@@ -51,6 +52,10 @@ class Far(Protocol):
 
     def turn(self) -> None:
         """Instead of starting: what has come is taken, now, in the calling thread."""
+        ...
+
+    def finished(self) -> bool | None:
+        """Of a source: all packets that it should send have left; None: it is none."""
         ...
 
     def halt(self) -> None:
@@ -128,6 +133,10 @@ class Sink:
     def turn(self) -> None:
         """The kernel runs it."""
 
+    def finished(self) -> bool | None:
+        """It is no source."""
+        return None
+
     def halt(self) -> None:
         """It sends nothing."""
 
@@ -157,10 +166,12 @@ class LiveSource:
     def __init__(self, case: Case, place: Place, interfaces: Sequence[str], cpu: int | None) -> None:
         packet = case.packet
         self._data, self._cpu, self._place = packet.build(), cpu, place
-        self._cycle_ns, self._left = case.cycle_ns, case.count
+        self._cycle_ns, self._counted = case.cycle_ns, case.count > 0
         self._chunk = case.batch if case.cycle_ns else LIVE_CHUNK
         # ways to send, in turns: every queue of every interface
         self._ways = [(look(name).index, queue) for queue in case.queues for name in interfaces]
+        shares = [case.of_queue(number).count for number in range(len(case.queues))]
+        self._left = [share for share in shares for _ in interfaces]
         offset = packet.stamp_offset + 4 if packet.stamped else 0
         self._program = Counting.live(offset)
         self._stop, self._ended = threading.Event(), threading.Event()
@@ -182,15 +193,18 @@ class LiveSource:
             self._ended.set()
 
     def _work(self) -> None:
-        counted, turn, due_ns = self._left > 0, 0, time.monotonic_ns()
-        while not self._stop.is_set() and (self._left > 0 or not counted):
+        due_ns = time.monotonic_ns()
+        for way in itertools.cycle(range(len(self._ways))):
+            if self._stop.is_set() or (self._counted and not any(self._left)):
+                return
+            chunk = min(self._chunk, self._left[way]) if self._counted else self._chunk
+            if chunk == 0:
+                continue
             if self._cycle_ns:
                 due_ns += self._cycle_ns
                 time.sleep(max(due_ns - time.monotonic_ns(), 0) / 1e9)
-            chunk = min(self._chunk, self._left) if counted else self._chunk
-            self._send(self._ways[turn % len(self._ways)], chunk)
-            self._left -= chunk
-            turn += 1
+            self._send(self._ways[way], chunk)
+            self._left[way] -= chunk
 
     def burst(self, count: int) -> int:
         """To all queues in equal parts."""
@@ -207,6 +221,10 @@ class LiveSource:
         self._program.program.run_live(
             self._data, ifindex=ifindex, queue=queue, repeat=count, batch=min(LIVE_BATCH, count)
         )
+
+    def finished(self) -> bool | None:
+        """Its thread has ended."""
+        return self._ended.is_set()
 
     def halt(self) -> None:
         """Raises what went wrong in the thread."""
@@ -296,6 +314,13 @@ class Socketed:
     def turn(self) -> None:
         """Some rounds of the loop."""
         self._thread.turn(TURN)
+
+    def finished(self) -> bool | None:
+        """Of a source: nothing is left to send, and all frames are back."""
+        if not self._sends:
+            return None
+        left = any(source.left for end in self._ends for source in end.sources)
+        return not left and not any(end.total("outstanding") for end in self._ends)
 
     def halt(self) -> None:
         """Of a source: until all frames are back."""

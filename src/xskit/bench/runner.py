@@ -33,6 +33,8 @@ from xskit.netconf.interfaces import look
 __all__ = ["Observer", "Running", "book", "conclude", "prepared", "run_once", "sample"]
 
 MOST_SAMPLES = 4096
+PEEK_NS = 5_000_000
+"""So soon is seen that a source has sent all that it should."""
 
 CALLS = {
     "rx empty polls": "empty_polls",
@@ -86,7 +88,7 @@ def run_once(
             worker.start()
         for one in far:
             one.start()
-        _watch(running, workers, conditions, observe)
+        _watch(running, workers, far, conditions, observe)
         other_cpus = others.cpus()
         _finish(running.ends, workers, far, conditions)
         counts = conclude(running, far, observe)
@@ -218,8 +220,20 @@ def sample(ends: Sequence[End], workers: Sequence[LoopThread]) -> Sample:
     )
 
 
-def _watch(running: Running, workers: list[LoopThread], conditions: Conditions, observe: Observer | None) -> None:
-    """Until the time is over, all loops have ended by themselves, or somebody pressed Ctrl-C."""
+def _watch(
+    running: Running,
+    workers: list[LoopThread],
+    far: Sequence[far_ends.Far],
+    conditions: Conditions,
+    observe: Observer | None,
+) -> None:
+    """Until the time is over, all loops have ended by themselves, all that should come was sent, though some of it may
+    have got lost, or somebody pressed Ctrl-C."""
+
+    def going_on() -> bool:
+        sources = [ended for one in far if (ended := one.finished()) is not None]
+        return any(worker.running for worker in workers) and not (sources and all(sources))
+
     step_ns = round(conditions.step * 1e9)
     begin_ns = due_ns = time.monotonic_ns()
     end_ns = begin_ns + round(conditions.duration * 1e9)
@@ -230,11 +244,12 @@ def _watch(running: Running, workers: list[LoopThread], conditions: Conditions, 
                 del running.samples[1:-1:2]
             if observe:
                 observe(running)
-            if due_ns >= end_ns or not any(worker.running for worker in workers):
+            if due_ns >= end_ns or not going_on():
                 return
             due_ns += step_ns
-            while (left_ns := due_ns - time.monotonic_ns()) > 0 and any(worker.running for worker in workers):
-                next(worker for worker in workers if worker.running).join(left_ns / 1e9)
+            while (left_ns := due_ns - time.monotonic_ns()) > 0 and going_on():
+                wait_ns = min(left_ns, PEEK_NS) if running.case.count else left_ns
+                next((worker for worker in workers if worker.running), workers[0]).join(wait_ns / 1e9)
     except KeyboardInterrupt:
         running.interrupted = True
         running.samples.append(sample(running.ends, workers))

@@ -63,7 +63,7 @@ class Case:
     sharers: int = 1
     """Sockets on each queue, which get its packets in turn."""
     count: int = 0
-    """Packets to send, or to receive; 0: until the time is over."""
+    """Packets to send, or to receive, in each direction; 0: until the time is over."""
     cycle_ns: int = 0
     vlan: int | None = None
     vlan_priority: int = 0
@@ -101,6 +101,15 @@ class Case:
             raise UsageError(f"queues {numbers}: each number once, from 0 on", remedy="--queue 0,1")
         if max(self.queues) >= QUEUES:
             raise UsageError(f"queue {max(self.queues)} is above the highest, {QUEUES - 1}", remedy="--queue 0")
+        if 0 < self.count < len(self.queues):
+            raise UsageError(
+                f"{self.count} packets are too few for {len(self.queues)} queues", remedy=f"--count {len(self.queues)}"
+            )
+        if self.mode == "latency" and (len(self.queues) > 1 or self.sharers > 1):
+            raise UsageError(
+                "latency knows one queue with one socket: what comes back may come to another one",
+                remedy="--queue 0 --sockets 1",
+            )
         if len(set(self.interfaces)) < len(self.interfaces):
             raise UsageError(f"{self.interfaces[0]} is named twice", remedy="--interface eth0,eth1")
         if self.clock not in CLOCKS:
