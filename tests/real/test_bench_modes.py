@@ -11,7 +11,9 @@ import errno
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from typing import Any
 import pytest
 
 from xskit.bench.bed import Bed
+from xskit.bench.far import build
 from xskit.bench.results import Run
 from xskit.bench.runner import Running, run_once
 from xskit.bench.settings import Case, Conditions
@@ -264,6 +267,27 @@ def test_nothing_that_comes_is_explained(bed: Bed) -> None:
     result, _ = run(bed, Case("rxdrop", drive="none", queues=(0,)), SHORT)
     assert result.counts["received"] == 0
     assert result.notes == ["no packet came or went"]
+
+
+@pytest.mark.parametrize("mode", ["rxdrop", "l2fwd"])
+def test_what_comes_from_elsewhere_and_never_ends_is_not_waited_for(bed: Bed, mode: str) -> None:
+    """Counters are of the run, and not of the seconds that a last packet may take (--retries)."""
+    place = bed.place(Case("rxdrop"))
+    with ExitStack() as stack:
+        with place.inside():
+            (elsewhere,) = build(Case("rxdrop", drive="live", count=10**9), place, stack, None)
+            elsewhere.start()
+        begun = time.monotonic()
+        result, _ = run(bed, Case(mode, drive="none"), Conditions(duration=0.2, retries=60))
+        assert time.monotonic() - begun < 30
+    assert result.counts["received"] > 0
+    assert result.counts["unfinished"] == 0
+
+
+def test_no_round_trip_is_left_out(bed: Bed) -> None:
+    result, _ = run(bed, Case("latency", batch=16), SHORT)
+    assert sum(result.histogram.values()) == result.counts["round_trips"] > 0
+    assert result.warm_up_seconds == 0
 
 
 def test_packets_longer_than_a_frame_are_seen_as_dropped(bed: Bed) -> None:

@@ -190,6 +190,12 @@ class End:
                 self._program.register(self.queue, number, opened.fd)
                 self.stack.callback(self._program.unregister, self.queue, number)
 
+    def dismiss(self) -> None:
+        """Let no more in: what comes goes past, to the host."""
+        if self._program is not None:
+            for number in range(len(self.sockets)):
+                self._program.unregister(self.queue, number)
+
     def histogram(self) -> np.ndarray[Any, Any]:
         """The round trips of all sockets, a copy."""
         count = BYTES // 8

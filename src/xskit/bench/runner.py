@@ -256,8 +256,11 @@ def _watch(
 
 
 def _finish(ends: list[End], workers: list[LoopThread], far: Sequence[far_ends.Far], conditions: Conditions) -> None:
-    """Stop the sources, let everything arrive, stop the loops."""
+    """Stop the sources, let everything arrive, stop the loops. What comes from elsewhere is let in no more."""
     deadline = time.monotonic() + conditions.retries
+    if not any(end.sources for end in ends) and all(one.finished() is None for one in far):
+        for end in ends:
+            end.dismiss()
     for one in far:
         one.halt()
     for worker in workers:
@@ -274,7 +277,8 @@ def _finish(ends: list[End], workers: list[LoopThread], far: Sequence[far_ends.F
 
 def _book_steady(running: Running, workers: list[LoopThread], far: far_ends.FarCounts, started: str) -> Run:
     samples = running.samples
-    first = steady_from(samples)
+    # round trips are those of the whole run: nothing is left out there
+    first = 0 if running.case.mode == "latency" else steady_from(samples)
     metrics = rates(samples[first:], sleeps=running.case.poll)
     run = book(running, sample(running.ends, workers), far, started, metrics, OF_MODE[running.case.mode])
     run.warm_up_seconds = (samples[first].time_ns - samples[0].time_ns) / 1e9
