@@ -117,6 +117,13 @@ class Outcome:
         first = OF_MODE[self.case.mode][0]
         return next((name for name in (first, *COUNTED_OF_MODE[self.case.mode]) if self.values(name)), first)
 
+    def is_known(self, until: float | None) -> bool:
+        """The ends of the interval of the main metric are within this fraction of its median; None asks for nothing."""
+        if until is None:
+            return True
+        found = self.spread(self.main_metric)
+        return found is not None and found.width is not None and found.width <= until
+
 
 @dataclass
 class Session:

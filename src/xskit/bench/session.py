@@ -52,12 +52,18 @@ def measure(
     )
     with Bed(far) as bed:
         repeat = 0
-        while repeat < (asked.most if asked.until else asked.repeat):
+        while repeat < asked.limit:
             for number, case in enumerate(cases):
-                if repeat >= asked.repeat and _narrow(session.outcomes[number], asked.until):
+                if repeat >= asked.repeat and session.outcomes[number].is_known(asked.until):
                     continue
                 place = bed.place(case)
-                run, running = do(case, place, asked, repeat, observe)
+                try:
+                    run, running = do(case, place, asked, repeat, observe)
+                except KeyboardInterrupt:  # while it was opened or closed: a run that has begun ends by itself
+                    if not session.outcomes:
+                        raise
+                    session.interrupted = True
+                    return session
                 if number == len(session.outcomes):
                     with place.inside():
                         facts = [describe_interface(name, running.mode) for name in place.near]
@@ -70,14 +76,6 @@ def measure(
                     session.interrupted = True
                     return session
             repeat += 1
-            if repeat >= asked.repeat and all(_narrow(outcome, asked.until) for outcome in session.outcomes):
+            if repeat >= asked.repeat and all(outcome.is_known(asked.until) for outcome in session.outcomes):
                 break
     return session
-
-
-def _narrow(outcome: Outcome, until: float | None) -> bool:
-    """Whether the interval of the mode's first metric is narrow enough."""
-    if until is None:
-        return True
-    found = outcome.spread(outcome.main_metric)
-    return found is not None and found.width is not None and found.width <= until

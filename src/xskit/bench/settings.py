@@ -198,8 +198,9 @@ class Conditions:
     Attributes:
         duration: of one run.
         repeat: runs of each case; the cases take turns.
-        until: go on until the 95 % interval of the median is this fraction of it wide; None: `repeat` decides.
-        most: runs of each case at most, when `until` decides.
+        until: go on until either end of the 95 % interval of the median is within this fraction of it; None: `repeat`
+            decides.
+        most: runs of each case at most, when `until` decides; `repeat` where that is more.
         cpus: for the workers, one a queue, in order; empty: the last of those allowed.
         drive_cpu: for what drives the other end; None: the first of those allowed.
         priority: above 0 a real-time one (SCHED_FIFO).
@@ -234,6 +235,11 @@ class Conditions:
             raise UsageError(f"priority {self.priority} is not between 0 and 99", remedy="--schpri 50")
         if self.retries < 0:
             raise UsageError(f"{self.retries} seconds cannot be waited", remedy="--retries 3")
+
+    @property
+    def limit(self) -> int:
+        """Runs of each case at most."""
+        return self.repeat if self.until is None else max(self.most, self.repeat)
 
     @property
     def step(self) -> float:

@@ -102,6 +102,9 @@ def remarks(session: Session) -> list[str]:
                     f"{facts['name']} has {facts['rx_queues']} RX queues and only {listened} was listened to: "
                     "what its RSS gave to others is not in these figures (--queue all)"
                 ] = None
+        until: float | None = session.conditions.get("until")
+        if until is not None and not outcome.is_known(until):
+            found[_not_known(outcome, until, where)] = None
         warm = [run.warm_up_seconds for run in outcome.runs if run.warm_up_seconds]
         if warm:
             found[f"{where}warm-up, not counted: up to {max(warm):.2g} s of a run, in {len(warm)} runs"] = None
@@ -117,6 +120,15 @@ def remarks(session: Session) -> list[str]:
     if others > BUSY:
         found[f"other programs took {others:.1f} CPUs meanwhile: small differences are not to be trusted"] = None
     return list(found)
+
+
+def _not_known(outcome: Outcome, until: float, where: str) -> str:
+    """What --until asked for, and what there is."""
+    title = METRICS[outcome.main_metric].title
+    spread = outcome.spread(outcome.main_metric)
+    width = spread.width if spread else None
+    known = "not at all" if width is None else f"within {width:.2%}"
+    return f"{where}--until {until:g} was not reached in {len(outcome.runs)} runs: '{title}' is known {known}"
 
 
 def _counters(session: Session, *, extra: bool, calls: bool) -> Table:

@@ -22,7 +22,7 @@ class View:
 
     def __init__(self, *, format: str, quiet: bool, extra: bool, calls: bool, conditions: Conditions) -> None:
         self._session: Session | None = None
-        self._total = f"at most {conditions.most}" if conditions.until else str(conditions.repeat)
+        self._total = f"{'at most ' if conditions.until else ''}{conditions.limit}"
         self._live: Any = None
         self._printer: Any = None
         if format == "xdpsock" and not quiet:
