@@ -1,14 +1,10 @@
-"""Route netlink messages, as the kernel writes them, read back."""
+"""What the kernel writes of an interface, read back."""
 
 from __future__ import annotations
 
-import errno
 import struct
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from xskit.bpf.netlink import Interface, Refusal, parse_interface, parse_refusal
+from xskit.bpf.netlink import Interface, parse_interface
 
 
 def attribute(kind, payload):
@@ -16,37 +12,8 @@ def attribute(kind, payload):
     return raw + bytes(-len(raw) % 4)
 
 
-def error_message(result, *, flags, attributes=b""):
-    """NLMSG_ERROR with CAP_ACK: header, result, the header of the request without its body, attributes."""
-    body = struct.pack("=i", result) + struct.pack("=IHHII", 60, 19, 5, 1, 0) + attributes
-    return struct.pack("=IHHII", 16 + len(body), 2, 0x100 | flags, 1, 0) + body
-
-
-WORDS = attribute(1, b"Peer MTU is too large to set XDP\0")
-
-
-def test_the_kernels_words_are_found_behind_the_request():
-    message = error_message(-errno.ERANGE, flags=0x200, attributes=WORDS)
-    assert parse_refusal(message) == Refusal(errno.ERANGE, "Peer MTU is too large to set XDP")
-
-
-@given(st.binary(max_size=64))
-def test_other_attributes_are_skipped(cookie):
-    message = error_message(-errno.EBUSY, flags=0x200, attributes=attribute(3, cookie) + WORDS)
-    assert parse_refusal(message) == Refusal(errno.EBUSY, "Peer MTU is too large to set XDP")
-
-
-def test_a_refusal_without_words():
-    assert parse_refusal(error_message(-errno.EPERM, flags=0)) == Refusal(errno.EPERM, None)
-
-
-def test_an_acknowledgement_is_no_refusal():
-    assert parse_refusal(error_message(0, flags=0)) is None
-
-
 def new_link(*attributes):
-    body = struct.pack("=BxHiII", 0, 1, 7, 0x1003, 0) + b"".join(attributes)
-    return struct.pack("=IHHII", 16 + len(body), 16, 0, 1, 0) + body
+    return struct.pack("=BxHiII", 0, 1, 7, 0x1003, 0) + b"".join(attributes)
 
 
 NAME, MTU = attribute(3, b"va\0"), attribute(4, struct.pack("=I", 1500))

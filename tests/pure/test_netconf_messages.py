@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import socket
-import struct
 from contextlib import ExitStack
 
 import pytest
@@ -41,7 +38,7 @@ from xskit.netconf.changes import (
     routes,
     veth,
 )
-from xskit.netconf.netlink import Netlink, NetlinkError, attribute, attributes, nest, text, u32
+from xskit.netlink import Netlink
 
 EXAMPLES = [
     CreateNamespace("xka", inode=12),
@@ -157,27 +154,6 @@ def test_the_number_of_a_namespace():
     ((kind, body, _),) = Recorder.said
     assert kind == rtnl.RTM_GETNSID
     assert decoded(nsidmsg, body).get_attr("NETNSA_FD") == 7
-
-
-def test_attributes_come_back():
-    data = text(1, "abc") + u32(2, 7) + nest(3, [u32(1, 8)]) + attribute(4, b"")
-    assert attributes(data) == {1: b"abc\0", 2: struct.pack("=I", 7), 3: u32(1, 8), 4: b""}
-    assert attributes(data[:-1])[3] == u32(1, 8)
-    assert attributes(b"\0\0\0\0" + data) == {}  # a length that makes no progress ends it
-
-
-def test_refusal_in_the_kernels_words():
-    with Netlink() as netlink, pytest.raises(NetlinkError) as caught:
-        netlink.request(nl.RTM_GETLINK, nl.LINK_HEADER.pack(0, 0, 0, 0, 0) + text(nl.IFLA_IFNAME, "xk-no"))
-    assert caught.value.errno == errno.ENODEV
-    assert os.strerror(errno.ENODEV) in str(caught.value.strerror)
-
-
-def test_a_dump_ends():
-    with Netlink() as netlink:
-        answers = netlink.request(nl.RTM_GETADDR, nl.ADDRESS_HEADER.pack(0, 0, 0, 0, 0), nl.NLM_F_DUMP)
-        assert any(attributes(body, nl.ADDRESS_HEADER.size) for body in answers)
-        assert netlink.request(nl.RTM_GETLINK, nl.LINK_HEADER.pack(0, 0, 1, 0, 0))  # the socket is in step
 
 
 def test_every_kind_has_an_example():

@@ -1,8 +1,7 @@
 """Netlink as xskit speaks it: message kinds, flags, attributes, fixed headers, and how XDP programs are attached.
 
 From linux/netlink.h, linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/veth.h, linux/net_namespace.h and
-linux/genetlink.h. The two floors that speak it, bpf and netconf, take their words from here; `netdev.py` has those of
-the netdev family.
+linux/genetlink.h. `xskit.netlink` speaks it, for bpf and netconf; `netdev.py` has the words of the netdev family.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ NLMSG_DONE = 3
 NLM_F_REQUEST = 0x1
 NLM_F_ACK = 0x4
 NLM_F_DUMP = 0x300
+NLM_F_DUMP_INTR = 0x10  # in an answer: what is dumped has changed meanwhile (3.1)
 NLM_F_EXCL = 0x200
 NLM_F_CREATE = 0x400
 NLM_F_ACK_TLVS = 0x200  # in an acknowledgement: attributes follow

@@ -19,6 +19,7 @@ from xskit.bpf.handle import Handle
 from xskit.bpf.occupants import occupants
 from xskit.bpf.program import Program
 from xskit.errors import XskitError
+from xskit.netlink import NetlinkError
 
 __all__ = ["BpfLink", "Mode", "attach", "attach_tcx_egress"]
 
@@ -83,10 +84,13 @@ def _words(program: Program, ifindex: int, mode: Mode, error: OSError) -> str | 
     if error.errno in (errno.EPERM, errno.ENODEV):
         return None
     flags = XdpAttachFlag(mode)
+    try:
+        netlink.set_xdp(ifindex, program.fd, flags | XdpAttachFlag.UPDATE_IF_NOEXIST)
+    except NetlinkError as refusal:
+        return refusal.words
+    except OSError:
+        return None
     with suppress(OSError):
-        refusal = netlink.set_xdp(ifindex, program.fd, flags | XdpAttachFlag.UPDATE_IF_NOEXIST)
-        if refusal is not None:
-            return refusal.words
         netlink.set_xdp(ifindex, -1, flags | XdpAttachFlag.REPLACE, expected_fd=program.fd)
     return None
 

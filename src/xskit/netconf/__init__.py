@@ -3,8 +3,9 @@
 journal                 what this process changed, on disk; put back at exit, or by the next start after SIGKILL
 changes/                the kinds of change: namespaces, veth pairs, addresses, MTU, offloads, ...
 namespaces  interfaces  facts, and the calling thread's way into a network namespace
-processes               commands inside a network namespace
-privileges              which capabilities are missing
+netdev  peers           what a device can do with XDP; where the far end of a veth pair is
+processes  signals      commands inside a network namespace; signals that end this one
+privileges  names       which capabilities are missing; what an interface may be called
 subnets                 which IPv4 networks are in use
-netlink  ethtool        how the kernel is asked
+ethtool  hardware       the ethtool ioctl: features, queues, driver; channels, rings, rules
 """

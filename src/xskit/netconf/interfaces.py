@@ -25,8 +25,8 @@ from xskit.errors import DeviceError, KernelError
 from xskit.netconf import ethtool
 from xskit.netconf.names import check_interface_name, request_name, shown
 from xskit.netconf.namespaces import MissingError
-from xskit.netconf.netlink import Netlink, NetlinkError, attributes, text
 from xskit.netconf.privileges import require
+from xskit.netlink import Netlink, NetlinkError, attributes, text
 
 __all__ = [
     "Glance",

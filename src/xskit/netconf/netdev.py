@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from xskit.abi import netdev as abi
 from xskit.abi import netlink as nl
 from xskit.netconf import interfaces
-from xskit.netconf.netlink import Netlink, NetlinkError, attributes, text, u32
+from xskit.netlink import Netlink, NetlinkError, attributes, text, u32
 
 __all__ = ["DeviceFeatures", "PagePool", "device_features", "page_pools"]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from xskit.abi import netlink as nl
 from xskit.netconf import interfaces
 from xskit.netconf.namespaces import FOLDER, OWN, MissingError, identity, inside, names
-from xskit.netconf.netlink import Netlink, NetlinkError, attributes, text, u32
+from xskit.netlink import Netlink, NetlinkError, attributes, text, u32
 
 __all__ = ["FarEnd", "far_end"]
 

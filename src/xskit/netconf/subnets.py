@@ -6,7 +6,7 @@ import socket
 from ipaddress import IPv4Network
 
 from xskit.abi import netlink as nl
-from xskit.netconf.netlink import Netlink, attributes
+from xskit.netlink import Netlink, attributes
 
 __all__ = ["networks_in_use"]
 

@@ -13,7 +13,7 @@ from xskit.errors import UsageError
 from xskit.netconf import interfaces
 from xskit.netconf.changes.base import Change, Fate, Restored
 from xskit.netconf.namespaces import inside
-from xskit.netconf.netlink import Netlink, NetlinkError, attribute, attributes, u32
+from xskit.netlink import Netlink, NetlinkError, attribute, attributes, u32
 
 __all__ = ["SetAddress"]
 

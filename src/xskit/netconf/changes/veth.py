@@ -13,7 +13,7 @@ from xskit.errors import DeviceError, UsageError
 from xskit.netconf import interfaces
 from xskit.netconf.changes.base import Change, Fate, Restored
 from xskit.netconf.namespaces import Namespace, inside
-from xskit.netconf.netlink import Netlink, NetlinkError, attribute, nest, text, u32
+from xskit.netlink import Netlink, NetlinkError, attribute, nest, text, u32
 
 __all__ = ["CreateVeth", "VethEnd"]
 

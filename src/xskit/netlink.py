@@ -21,10 +21,16 @@ from xskit.abi import netlink as nl
 __all__ = ["Netlink", "NetlinkError", "attribute", "attributes", "nest", "text", "u32"]
 
 _RECEIVE_BYTES = 1 << 16
+_TRIES = 100  # of a dump of what changes meanwhile
 
 
 class NetlinkError(OSError):
-    """The kernel refused a request; `strerror` carries its own words if it gave any."""
+    """The kernel refused a request; `words` is its own sentence if it gave one, and `strerror` begins with it then."""
+
+    def __init__(self, number: int, words: str | None = None) -> None:
+        meaning = os.strerror(number)
+        super().__init__(number, f"{words} ({meaning})" if words else meaning)
+        self.words = words
 
 
 def attribute(kind: int, value: bytes) -> bytes:
@@ -84,21 +90,33 @@ class Netlink:
     def request(self, kind: int, body: bytes, flags: int = 0) -> list[bytes]:
         """Send one request and collect the bodies of its answers, until the kernel acknowledges it.
 
+        A dump of what changed meanwhile, which may lack what was there all the time, is asked for again.
+
         Raises:
-            NetlinkError: the kernel refused.
+            NetlinkError: the kernel refused, or EINTR: what is dumped changes all the time.
         """
+        for _ in range(_TRIES):
+            bodies = self._try(kind, body, flags)
+            if bodies is not None:
+                return bodies
+        raise NetlinkError(errno.EINTR)
+
+    def _try(self, kind: int, body: bytes, flags: int) -> list[bytes] | None:
+        """As `request`; None for a dump that was changed in its middle."""
         self._sequence += 1
         flags |= nl.NLM_F_REQUEST | nl.NLM_F_ACK
         header = nl.MESSAGE_HEADER.pack(nl.MESSAGE_HEADER.size + len(body), kind, flags, self._sequence, 0)
         self._socket.send(header + body)
         bodies: list[bytes] = []
+        whole = True
         for answer, answer_flags, answer_body in self._answers():
             if answer == nl.NLMSG_ERROR or (answer == nl.NLMSG_DONE and len(answer_body) >= 4):
                 _raise_refusal(answer_body, answer_flags)
+            whole = whole and not answer_flags & nl.NLM_F_DUMP_INTR
             if answer in (nl.NLMSG_ERROR, nl.NLMSG_DONE):
-                return bodies
+                break
             bodies.append(answer_body)
-        raise NetlinkError(errno.EPROTO, "the kernel did not answer")
+        return bodies if whole else None
 
     def _answers(self) -> Iterator[tuple[int, int, bytes]]:
         while True:
@@ -115,8 +133,7 @@ def _raise_refusal(body: bytes, flags: int) -> None:
     (code,) = struct.unpack_from("=i", body)
     if code == 0:
         return
-    words = os.strerror(-code)
-    if flags & nl.NLM_F_ACK_TLVS:
+    said = b""
+    if flags & nl.NLM_F_ACK_TLVS:  # behind the header of the request, without its body (CAP_ACK)
         said = attributes(body, 4 + nl.MESSAGE_HEADER.size).get(nl.NLMSGERR_ATTR_MSG, b"").rstrip(b"\0")
-        words = f"{said.decode(errors='replace')} ({words})" if said else words
-    raise NetlinkError(-code, words)
+    raise NetlinkError(-code, said.decode(errors="replace") or None)
