@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -21,6 +22,7 @@ from tests.pure.support_journal import (
     no_camera,
 )
 from xskit.cli.restore import restore
+from xskit.errors import KernelError
 from xskit.netconf import journalfile, pids
 from xskit.netconf.changes import Fate
 from xskit.netconf.journal import Journal, restore_dead
@@ -197,6 +199,20 @@ def test_a_strangers_journal_is_not_obeyed(folder, monkeypatch):
     monkeypatch.setattr(journalfile.os, "geteuid", lambda: 12345)
     assert restore_dead() == []
     assert journals(folder) == [DEAD]
+
+
+def test_a_journal_that_may_not_be_read_says_who_may(folder, monkeypatch):
+    leave(folder, b"")
+
+    def forbidden(*_):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journalfile.os, "open", forbidden)
+        with pytest.raises(KernelError) as caught:
+            restore_dead()
+    assert caught.value.cause == f"the journal under {folder} cannot be read: Permission denied"
+    assert caught.value.remedy.startswith("sudo, or XSKIT_RUN=")
 
 
 def test_no_folder_no_journals():

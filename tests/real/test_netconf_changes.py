@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -30,6 +31,7 @@ from xskit.netconf.ethtool import Feature, features
 from xskit.netconf.interfaces import Glance, LinkState, RefusedError, Watch
 from xskit.netconf.journal import Journal
 from xskit.netconf.namespaces import MissingError, inside
+from xskit.netconf.peers import FarEnd, far_end
 
 pytestmark = pytest.mark.root
 
@@ -312,6 +314,28 @@ def test_promiscuous_is_counted(pair):
         assert interfaces.look("va").promiscuous
     pair.undo(second)
     assert ip("link", "show", "va")[0]["promiscuity"] == 0
+
+
+def test_a_refused_wish_to_be_promiscuous_leaves_no_socket(pair, monkeypatch):
+    change = SetPromiscuous("va", namespace=A)
+    monkeypatch.setattr(interfaces, "index", lambda name: 1 << 30)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(RefusedError, match="^va cannot be made promiscuous: ") as caught:
+        pair.apply(change)
+    assert os.listdir("/proc/self/fd") == before
+    assert caught.value.number == errno.ENODEV
+    assert not change.check()
+
+
+def test_the_far_end_of_a_veth(pair, monkeypatch):
+    assert far_end("va", A) == FarEnd("vb", B)
+    monkeypatch.setattr(socket, "if_indextoname", gone)
+    with pytest.raises(MissingError, match="there is no interface with index"):
+        far_end("va", A)
+
+
+def gone(index: int) -> str:
+    raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
 
 
 def test_temporary_file(journal, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -151,7 +152,8 @@ def _owner_runs(name: str) -> bool:
 
 
 def _unusable(what: str, error: OSError) -> KernelError:
+    forbidden = error.errno in (errno.EACCES, errno.EPERM)
     return KernelError(
         f"the journal under {folder()} cannot be {what}: {error.strerror}",
-        remedy=f"df -h {folder()}",
+        remedy="sudo, or XSKIT_RUN=/another/folder of your own" if forbidden else f"df -h {folder()}",
     )

@@ -7,7 +7,6 @@ namespace (rtnetlink's nsid). So every namespace that a name or a process holds 
 from __future__ import annotations
 
 import os
-import socket
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -47,12 +46,12 @@ def far_end(name: str, namespace: str | None = None) -> FarEnd | None:
             return None
         index = int.from_bytes(found[nl.IFLA_LINK], "little")
         if nl.IFLA_LINK_NETNSID not in found:  # both ends are in the same namespace
-            return FarEnd(socket.if_indextoname(index), namespace)
+            return FarEnd(interfaces.name(index), namespace)
         number = int.from_bytes(found[nl.IFLA_LINK_NETNSID], "little", signed=True)
         for place, fd in _namespaces():
             if _number(netlink, fd) == number:
                 with inside(fd):
-                    return FarEnd(socket.if_indextoname(index), place)
+                    return FarEnd(interfaces.name(index), place)
     raise MissingError(f"the far end of {name} is in a network namespace that no process and no name holds")
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 
-from xskit.abi.xdp import AF_XDP, SOL_XDP, BindFlag, SockaddrXdp, SocketOption, UmemFlag, UmemReg
+from xskit.abi.xdp import AF_XDP, SOL_XDP, TX_METADATA_BYTES, BindFlag, SockaddrXdp, SocketOption, UmemFlag, UmemReg
 
 __all__ = ["SocketFeature", "SocketSupport", "probe_sockets"]
 
@@ -96,6 +96,23 @@ def _try_budget(tried: socket.socket) -> None:
     tried.setsockopt(SOL_XDP, SocketOption.MAX_TX_SKB_BUDGET, 64)
 
 
+def _try_metadata(tried: socket.socket) -> None:
+    try:
+        _register(tried, _EVERY, UmemFlag.TX_METADATA_LEN, TX_METADATA_BYTES)
+    except OSError as error:
+        if error.errno != errno.EINVAL or not _looks_at_length(tried):
+            raise
+
+
+def _looks_at_length(tried: socket.socket) -> bool:
+    """Linux 6.8 to 6.10 take the length without the flag, and refuse one that is no multiple of 8; others ignore it."""
+    try:
+        _register(tried, _EVERY, metadata_bytes=TX_METADATA_BYTES + 1)
+    except OSError as error:
+        return error.errno == errno.EINVAL
+    return False
+
+
 def _register(tried: socket.socket, frame_size: int, flags: UmemFlag = UmemFlag.NONE, metadata_bytes: int = 0) -> None:
     """Register a little memory. The kernel keeps its own hold of the pages, so it may be unmapped at once."""
     with closing(mmap.mmap(-1, _FRAMES * 8192, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)) as memory:
@@ -109,7 +126,7 @@ _TRIALS: dict[SocketFeature, Callable[[socket.socket], None]] = {
     SocketFeature.SOCKET: _try_nothing,
     SocketFeature.NEED_WAKEUP: lambda tried: _try_flag(tried, BindFlag.USE_NEED_WAKEUP),
     SocketFeature.MULTI_BUFFER: lambda tried: _try_flag(tried, BindFlag.USE_SG),
-    SocketFeature.TX_METADATA: lambda tried: _register(tried, _EVERY, UmemFlag.TX_METADATA_LEN, 24),
+    SocketFeature.TX_METADATA: _try_metadata,
     SocketFeature.TX_BUDGET: _try_budget,
     SocketFeature.BUSY_POLL: lambda tried: tried.setsockopt(socket.SOL_SOCKET, _SO_PREFER_BUSY_POLL, 1),
     SocketFeature.LARGE_FRAMES: lambda tried: _register(tried, 8192),

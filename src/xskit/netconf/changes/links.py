@@ -78,15 +78,13 @@ class SetPromiscuous(Change):
 
     def apply(self) -> None:
         with inside(self.namespace):
-            number = interfaces.index(self.interface)
+            wish = _MEMBERSHIP.pack(interfaces.index(self.interface), PACKET_MR_PROMISC, 0, b"")
             try:
-                member = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
-                member.setsockopt(
-                    SOL_PACKET, PACKET_ADD_MEMBERSHIP, _MEMBERSHIP.pack(number, PACKET_MR_PROMISC, 0, b"")
-                )
+                self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+                self._socket.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, wish)
             except OSError as error:
+                self.restore()
                 raise interfaces.refusal(f"{self.interface} cannot be made promiscuous", error) from error
-            self._socket = member
 
     def restore(self) -> Restored:
         if self._socket is None:
