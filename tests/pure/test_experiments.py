@@ -14,7 +14,9 @@ from xskit.bench.experiments.experiment import Options, Result, ResultError
 from xskit.bench.experiments.large_memory import Filling
 from xskit.bench.experiments.tables import Column, Plot, Table, shown
 from xskit.bench.guest import COUNTED, COUNTED_VARIABLE, EMULATED, EMULATED_VARIABLE
+from xskit.cli.experiment import run
 from xskit.errors import UsageError
+from xskit.vm.errors import GuestError
 
 TABLE = Table(
     "Rates",
@@ -135,6 +137,19 @@ def test_what_was_measured_is_kept_until_it_is_measured_again(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultError):
         report.keep(tmp_path / "file", [result()])
+
+
+def test_what_one_guest_has_found_is_kept_though_the_next_one_fails(tmp_path, monkeypatch):
+    def in_guest(experiment, kernel, nic, options):
+        if kernel == "7.3":
+            raise GuestError("it failed")
+        return [result(f"Linux {kernel}, {nic}")]
+
+    monkeypatch.setenv("XSKIT_CACHE", str(tmp_path))
+    monkeypatch.setattr("xskit.cli.experiment_guests.in_guest", in_guest)
+    with pytest.raises(GuestError):
+        run("tx-sizes", kernel="6.1, 7.3,6.12", quiet=True)
+    assert [each.where for each in report.kept(tmp_path / "experiments", "tx-sizes")] == ["Linux 6.1, virtio-net"]
 
 
 def test_a_report_begins_with_what_its_figures_mean():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from xskit.bench.merge import GuestSession, merged
 from xskit.bench.results import Session
 from xskit.cli.bench_options import AskedGuests
+from xskit.cli.nic import USUAL_NIC
 from xskit.errors import UsageError, XskitError
 from xskit.netconf.signals import terminated_by_exception
 from xskit.vm import kernels
@@ -141,7 +142,7 @@ def _machine(asked: AskedGuests, cases: Sequence[Case], near: Sequence[str], *, 
     packets = max(2 * case.frames * case.frame_size * len(case.queues) for case in cases)
     return Machine(
         nics=2 * len(near),
-        model=model(asked.nic or "virtio-net"),
+        model=model(asked.nic or USUAL_NIC),
         queues=1 + max(queue for case in cases for queue in case.queues) if near else 1,
         cpus=1 if counted else 2,
         memory_bytes=MEMORY_BYTES + 2 * packets,

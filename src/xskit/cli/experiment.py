@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from xskit.cli.nic import Nic
+from xskit.cli.bench_options import AskedGuests, names
+from xskit.cli.nic import USUAL_NIC, Nic
+from xskit.errors import UsageError
 
 if TYPE_CHECKING:
     from xskit.bench.experiments.experiment import Experiment, Options, Result
@@ -42,7 +44,9 @@ def run(
     kernel: Annotated[
         str | None, typer.Option(metavar="LIST", help="in guests with these kernels: 6.1,7.3; here: without")
     ] = None,
-    nic: Annotated[Nic, typer.Option(help="model of the guests' NICs")] = "virtio-net",
+    nic: Annotated[
+        Nic | None, typer.Option(help="with --kernel: model of the guests' NICs; virtio-net when left out")
+    ] = None,
     interface: Annotated[
         str, typer.Option("--interface", "-i", metavar="NAME[,NAME]", help="to measure on; none: veth pairs are made")
     ] = "",
@@ -72,20 +76,27 @@ def run(
     from xskit.netconf.signals import terminated_by_exception
 
     chosen = find(name)
+    asked = AskedGuests.read(kernel, nic, "auto", interface=interface, far=far)
+    if nic and not chosen.guest_nics:
+        raise UsageError(
+            f"{chosen.name} is done on veth pairs, in guests too: --nic names no part of it",
+            remedy=f"xskit experiment run {chosen.name} --kernel {kernel}",
+        )
     say = _silent if quiet else _say
-    options = Options.choose(short=short, interfaces=_names(interface), far=_names(far), say=say)
+    options = Options.choose(short=short, interfaces=names(interface), far=names(far), say=say)
     options = options.with_times(seconds, repeat)
+    results: list[Result] = []
     with terminated_by_exception():
-        if kernel is None:
-            results = [_here(chosen, options)]
+        if asked is None:
+            results.append(_here(chosen, options))
+            report.keep(_folder(), results)
         else:
             from xskit.cli.experiment_guests import in_guest
 
-            results = []
-            for one in kernel.split(","):
-                results += in_guest(chosen, one, nic, options)
-    folder = _folder()
-    report.keep(folder, results)
+            for one in asked.kernels:
+                found = in_guest(chosen, one, asked.nic or USUAL_NIC, options)
+                report.keep(_folder(), found)  # the next guest may fail
+                results += found
     if plots is not None:
         _write_plots(plots, results)
     print(report.as_json(results) if json else report.text(chosen, results))
@@ -126,10 +137,6 @@ def report_results(
         else:
             parts.append(report.text(one, results))
     print("\n\n\n".join(parts))
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name for name in text.split(",") if name)
 
 
 def _folder() -> Path:

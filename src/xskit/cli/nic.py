@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-__all__ = ["Nic"]
+__all__ = ["USUAL_NIC", "Nic"]
 
 Nic = Literal["virtio-net", "igb", "e1000e", "vmxnet3"]
+USUAL_NIC: Nic = "virtio-net"

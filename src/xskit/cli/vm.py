@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from xskit import units
-from xskit.cli.nic import Nic
+from xskit.cli.nic import USUAL_NIC, Nic
 from xskit.errors import UsageError
 
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -38,7 +38,7 @@ def run(
         list[str], typer.Argument(metavar="COMMAND", help="what to run, and its arguments", show_default=False)
     ],
     kernel: Annotated[str, typer.Option(metavar="VERSION", help="as `xskit vm kernels list` shows them")] = "7.3",
-    nic: Annotated[Nic, typer.Option(help="model of the NICs")] = "virtio-net",
+    nic: Annotated[Nic, typer.Option(help="model of the NICs")] = USUAL_NIC,
     nics: Annotated[int, typer.Option(help="how many: 0 and 1 on one wire, 2 and 3 on the next")] = 2,
     queues: Annotated[int, typer.Option(help="of each NIC")] = 1,
     cpus: Annotated[int, typer.Option(help="of the guest")] = 2,

@@ -18,14 +18,15 @@ class PacketMix:
     """What packets come: {bytes with Ethernet header, without FCS: how many of them, or their weight}.
 
     Raises:
-        SettingsError: no size at all, one below 1 byte, or a weight below 0.
+        SettingsError: no size at all, one below 1 byte, or a weight below 0, or not finite.
     """
 
     counts: Mapping[int, float]
 
     def __post_init__(self) -> None:
-        if not self.counts or min(self.counts) < 1 or min(self.counts.values()) < 0 or not sum(self.counts.values()):
-            raise SettingsError("packet sizes: at least one, of 1 byte or more, and no weight below 0")
+        weights = self.counts.values()
+        if not self.counts or min(self.counts) < 1 or min(weights) < 0 or not 0 < sum(weights) < math.inf:
+            raise SettingsError("packet sizes: at least one, of 1 byte or more, and no weight below 0 or without end")
 
     @classmethod
     def parse(cls, text: str) -> Self:
