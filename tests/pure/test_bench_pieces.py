@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -25,7 +25,8 @@ from xskit.bench.programs import echo_program, live_program, sink_program, socke
 from xskit.bench.results import FileError, ModeInUse, Outcome, Run, Session
 from xskit.bench.settings import MODES, Case, Conditions, distinguishing, sweep
 from xskit.bench.statistics import spread
-from xskit.bench.words import case_words, figure, interval
+from xskit.bench.words import case_words, figure, interval, option_word
+from xskit.cli.bench_compare import _field
 from xskit.errors import UsageError
 from xskit.xsk.headers import checksum, transport_checksum_holds
 
@@ -351,9 +352,21 @@ def test_cases_of_one_session_are_compared_along_a_field_pair_by_pair() -> None:
         "txonly, mode generic, packet-size 1500",
     }
     assert all(row.difference.paired for row in found.rows)
+    assert found.first == "mode native"
+    assert found.remarks == ["differences are medians of the ratios of pairs, which need not be those of the medians"]
     with pytest.raises(UsageError, match="batch has one value only") as caught:
         across(made_session(*cases), "batch")
-    assert caught.value.remedy == "--across xdp"
+    assert caught.value.remedy == "--across mode"
+
+
+def test_an_option_is_found_by_the_word_that_reports_have_for_it() -> None:
+    for name in (one.name for one in fields(Case) if one.name != "mode"):
+        assert _field(option_word(name)) == _field(f"--{option_word(name)}") == name
+    with pytest.raises(UsageError, match="cases have no option colour-of-it") as caught:
+        across(made_session(Case("txonly")), _field("colour-of-it"))
+    assert {"mode", "frags", "tx-cycle", "packet-size"} <= set(
+        str(caught.value.remedy).removeprefix("--across one of ").split(", ")
+    )
 
 
 # --- what people read -------------------------------------------------------------------------------------------------
@@ -384,7 +397,7 @@ def test_an_interval_has_the_unit_of_its_median() -> None:
 
 def test_cases_are_named_by_the_options_that_made_them() -> None:
     label = {"mode": "l2fwd", "xdp": "native", "poll": True, "cycle_ns": 1_000_000, "interfaces": ()}
-    assert case_words(label) == "l2fwd, mode native, poll, tx-cycle 1ms, interfaces veth"
+    assert case_words(label) == "l2fwd, mode native, poll, tx-cycle 1ms, interface veth"
 
 
 def test_pages_and_plots_are_well_formed() -> None:

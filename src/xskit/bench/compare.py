@@ -13,7 +13,7 @@ from xskit.bench.others import BUSY
 from xskit.bench.results import Outcome, Session
 from xskit.bench.settings import Case
 from xskit.bench.statistics import LEAST, Difference, compare
-from xskit.bench.words import case_words
+from xskit.bench.words import case_words, option_word
 from xskit.errors import UsageError
 
 __all__ = ["Comparison", "Row", "across", "sessions"]
@@ -104,16 +104,16 @@ def across(session: Session, name: str, *, least: float = LEAST) -> Comparison:
         UsageError: the field was not swept.
     """
     if name not in {one.name for one in fields(Case)}:
-        known = ", ".join(one.name.replace("_", "-") for one in fields(Case))
-        raise UsageError(f"cases have no option {name.replace('_', '-')}", remedy=f"--across one of {known}")
+        known = ", ".join(option_word(one.name) for one in fields(Case) if one.name != "mode")
+        raise UsageError(f"cases have no option {option_word(name)}", remedy=f"--across one of {known}")
     values = list(dict.fromkeys(getattr(outcome.case, name, None) for outcome in session.outcomes))
     if len(values) < 2:
         swept = [one.name for one in fields(Case) if len({getattr(o.case, one.name) for o in session.outcomes}) > 1]
         raise UsageError(
-            f"{name.replace('_', '-')} has one value only in these results",
-            remedy=f"--across {swept[0].replace('_', '-')}" if swept else "give --packet-size, --mode, ... a list",
+            f"{option_word(name)} has one value only in these results",
+            remedy=f"--across {option_word(swept[0])}" if swept else "give --packet-size, --mode, ... a list",
         )
-    found = Comparison(f"{name.replace('_', '-')} {values[0]}", "each other value")
+    found = Comparison(case_words({name: values[0]}), "each other value")
     found.meaning = RATIO if any(session.is_counted(outcome.case) for outcome in session.outcomes) else ""
     in_turns = name != "kernel"  # each guest ran for itself
     first = {_but(outcome.case, name): outcome for outcome in session.outcomes if _value(outcome, name) == values[0]}
@@ -124,6 +124,8 @@ def across(session: Session, name: str, *, least: float = LEAST) -> Comparison:
         label = case_words({"mode": outcome.case.mode, **_swept(session, outcome), name: _value(outcome, name)})
         _add(found, label, before, outcome, paired=in_turns, least=least)
         found.remarks += _copied([(label, (before, outcome))])
+    if any(row.difference.paired for row in found.rows):
+        found.remarks.append("differences are medians of the ratios of pairs, which need not be those of the medians")
     return found
 
 
@@ -226,7 +228,7 @@ def _labels(cases: Sequence[Case]) -> list[str]:
 
 def _changed(before: Case, after: Case) -> list[str]:
     return [
-        f"{one.name.replace('_', '-')} ({getattr(before, one.name)} -> {getattr(after, one.name)})"
+        f"{option_word(one.name)} ({getattr(before, one.name)} -> {getattr(after, one.name)})"
         for one in fields(Case)
         if getattr(before, one.name) != getattr(after, one.name)
     ]

@@ -9,7 +9,7 @@ from xskit.bench.metrics import Metric
 from xskit.bench.statistics import Spread
 from xskit.units import format_duration
 
-__all__ = ["case_words", "figure", "interval"]
+__all__ = ["case_words", "figure", "interval", "option_word"]
 
 _NAMES = {
     "xdp": "mode",
@@ -17,6 +17,12 @@ _NAMES = {
     "destination_mac": "tx-dmac",
     "source_mac": "tx-smac",
     "multi_buffer": "frags",
+    "queues": "queue",
+    "sharers": "sockets",
+    "interfaces": "interface",
+    "vlan": "tx-vlan-id",
+    "vlan_priority": "tx-vlan-pri",
+    "stamped": "tstamp",
 }
 
 
@@ -57,6 +63,11 @@ def _digits(value: float) -> str:
     return f"{value:.{max(0, 4 - whole)}f}"
 
 
+def option_word(name: str) -> str:
+    """What the option for a field of a case is called."""
+    return _NAMES.get(name, name.replace("_", "-"))
+
+
 def case_words(label: Mapping[str, Any], separator: str = ", ") -> str:
     """`rxdrop, packet-size 64, mode native`."""
     parts = []
@@ -64,7 +75,7 @@ def case_words(label: Mapping[str, Any], separator: str = ", ") -> str:
         if name == "mode":
             parts.append(str(value))
             continue
-        word = _NAMES.get(name, name.replace("_", "-"))
+        word = option_word(name)
         if value is True or value is False:
             parts.append(word if value else f"no {word}")
         elif name == "cycle_ns":

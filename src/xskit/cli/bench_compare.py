@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -65,8 +66,13 @@ def compare(
 
 
 def _field(option: str) -> str:
-    name = option.removeprefix("--").replace("-", "_")
-    return {"mode": "xdp", "tx_cycle": "cycle_ns", "frags": "multi_buffer"}.get(name, name)
+    """The field of a case that an option sets; `--mode` is that of XDP here, since a session has one mode of bench."""
+    from xskit.bench.settings import Case
+    from xskit.bench.words import option_word
+
+    word = option.removeprefix("--")
+    known = {option_word(one.name): one.name for one in fields(Case) if one.name != "mode"}
+    return known.get(word, word.replace("-", "_"))
 
 
 def _formatted(found: list[Comparison], format: str) -> str:
