@@ -188,6 +188,10 @@ def test_results_are_compared(machine: Outer, tmp_path: Path) -> None:
     assert "packet-size 64 -> each other value" in across
     assert across.count("(6 and 6 runs)") == 2  # too few for pairs
 
+    early = machine.xskit("bench", "rxdrop", "-d", "1h", "--compare", str(base))
+    assert early.code == 2
+    assert f"{base} has no results of rxdrop" in early.err
+
     now = bench(machine, "txonly", *QUICK, *sizes, "--compare", str(base))
     assert "base.json -> now" in now.replace("\n    ", " ")
     assert "too few runs (6 and 2 runs)" in now
@@ -205,6 +209,9 @@ MISTAKES = [
     (["rxdrop", "-P", "xyz"], "'xyz' is no pattern: four bytes in hexadecimal", "--pattern 0x12345678"),
     (["rxdrop", "-I", "no such line"], "no line of /proc/interrupts contains", "cat /proc/interrupts"),
     (["rxdrop", "--cpu", "4000", *QUICK], "a worker cannot run on CPU 4000", "lscpu --online --extended"),
+    (["rxdrop", "--cpu=-1", *QUICK], "a worker cannot run on CPU -1: negative CPU number", "lscpu --online --extended"),
+    (["rxdrop", "--cpu", "9" * 30, *QUICK], "a worker cannot run on CPU 9999", "lscpu --online --extended"),
+    (["rxdrop", "--least", "much", "-d", "1h"], "--least: 'much' is no", "--least 1%"),
     (["rxdrop", "-z", *QUICK], "has no zero copy", "try: --mode native"),
     (["rxdrop", "--repeat", "0"], "a case is run at least once", "--repeat 1"),
     (["rxdrop", "-f", "100", *QUICK], "frames of 100 bytes are too small", "try: --frame-size 2048"),

@@ -270,10 +270,9 @@ def pin(cpu: int | None) -> None:
         return
     try:
         os.sched_setaffinity(0, {cpu})
-    except OSError as error:
-        raise KernelError(
-            f"a worker cannot run on CPU {cpu}: {error.strerror}", remedy="lscpu --online --extended"
-        ) from error
+    except (OSError, ValueError, OverflowError) as error:  # negative, or no number that the kernel could have
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise KernelError(f"a worker cannot run on CPU {cpu}: {why}", remedy="lscpu --online --extended") from error
 
 
 def drop_capabilities() -> None:

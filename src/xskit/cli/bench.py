@@ -28,6 +28,7 @@ from xskit.cli.bench_options import (
 from xskit.cli.bench_show import View, show
 from xskit.cli.nic import Nic
 from xskit.cli.output import check_file, compiling
+from xskit.errors import UsageError
 
 if TYPE_CHECKING:
     from xskit.bench.results import Session
@@ -259,7 +260,12 @@ def _measure(
         interval=as_seconds(interval, "--interval"),
         interrupts=irq,
     )
-    before = load(compare) if compare else None
+    before, smallest = load(compare) if compare else None, as_fraction(least, "--least")
+    if before is not None and not any(one.case.mode == ctx.info_name for one in before.outcomes):
+        raise UsageError(
+            f"{compare} has no results of {ctx.info_name}: there would be nothing to compare",
+            remedy=f"xskit bench {ctx.info_name} --report {compare}, and compare with that later",
+        )
     if asked:
         from xskit.cli.bench_guests import in_guests
 
@@ -273,7 +279,7 @@ def _measure(
         from xskit.bench import compare as comparing
         from xskit.bench.compare_text import as_mail
 
-        found = comparing.sessions(before, session, (str(compare), "now"), least=as_fraction(least, "--least"))
+        found = comparing.sessions(before, session, (str(compare), "now"), least=smallest)
         print(f"\n{as_mail(found)}", file=sys.stderr if json else sys.stdout)
     if session.interrupted:
         raise typer.Exit(_INTERRUPTED)
