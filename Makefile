@@ -42,8 +42,9 @@ lint: $(INSTALLED)  ## ruff, its formatter, and the floors: imports go downwards
 	@$(BIN)/ruff format --quiet --check
 	@$(BIN)/lint-imports --no-cache --no-logo
 
-types: $(INSTALLED)  ## mypy --strict
+types: $(INSTALLED)  ## mypy --strict, of the package and of what stands around it
 	@$(BIN)/mypy --strict
+	@MYPYPATH=src:benchmarks:docs $(BIN)/mypy --strict benchmarks/*.py benchmarks/parts/*.py docs/*.py examples/*.py
 
 bench: root $(INSTALLED)  ## the engine and whole links against C twins (root, and a C compiler)
 	@$(BIN)/python benchmarks/run.py

@@ -6,7 +6,7 @@ import gc
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -18,7 +18,7 @@ CONFIDENCE = 0.95
 
 
 @contextmanager
-def pinned(cpu: int):
+def pinned(cpu: int) -> Iterator[None]:
     """Keep this thread on one CPU, without the garbage collector."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {cpu})

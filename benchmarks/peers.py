@@ -17,12 +17,14 @@ under the same source: CPU time of the whole process, or of the worker, for each
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -41,18 +43,21 @@ from xskit.bench.loops.modes import run_l2fwd, run_rxdrop, run_txonly
 from xskit.bench.loops.records import BenchQueue, Source
 from xskit.bench.programs import Counting, SocketProgram, sink_program
 from xskit.bench.runner import run_once
-from xskit.bench.settings import Case, Conditions
+from xskit.bench.settings import Case, Conditions, ModeName
 from xskit.bench.worker import LoopThread
 from xskit.netconf.interfaces import look
 from xskit.netconf.namespaces import inside
 from xskit.xsk.rings import Ring
 
-MODES = ("rxdrop", "txonly", "l2fwd")
+MODES: tuple[ModeName, ...] = ("rxdrop", "txonly", "l2fwd")
 SIZES = (64, 1500)
 RING = 8192
 BURST = {"rxdrop": 8192, "l2fwd": 2048, "txonly": 2048}
 LIMIT = 1.05
 XDPSOCK_SECONDS = 2
+PATIENCE_SECONDS = 10
+BUSY = os.strerror(errno.EBUSY)
+"""What xdpsock says while the kernel is still giving back the queue of the process before."""
 ENDLESS = 1 << 62
 
 
@@ -102,7 +107,7 @@ def table(results: list[Result]) -> Table:
 # --- the twins ------------------------------------------------------------------------------------------------------
 
 
-def against_twin(bed: Bed, mode: str, size: int, rounds: int) -> Paired:
+def against_twin(bed: Bed, mode: ModeName, size: int, rounds: int) -> Paired:
     """Both in turns, on one set of sockets."""
     library = load("peer_modes")
     check_layout(library, "peer_sizes", (Ring, BenchQueue, Source))
@@ -128,7 +133,7 @@ def against_twin(bed: Bed, mode: str, size: int, rounds: int) -> Paired:
 
         def twin_once() -> float:
             goal = fill_up(burst)
-            return twin(end.addresses[0], burst if mode == "txonly" else goal)
+            return float(twin(end.addresses[0], burst if mode == "txonly" else goal))
 
         samples = np.zeros((rounds, 2))
         for number in range(rounds):
@@ -179,7 +184,7 @@ def check_books(end: End) -> None:
 # --- xdpsock --------------------------------------------------------------------------------------------------------
 
 
-def against_xdpsock(bed: Bed, mode: str, size: int, cpu: int, rounds: int) -> Paired:
+def against_xdpsock(bed: Bed, mode: ModeName, size: int, cpu: int, rounds: int) -> Paired:
     """Both in turns, under the same source."""
     case = Case(mode, packet_size=size, xdp="native")
     place = bed.place(case)
@@ -201,13 +206,18 @@ def xdpsock(case: Case, place: Place, cpu: int) -> float:
     """CPU time of an xdpsock process a packet."""
     letter = {"rxdrop": "-r", "txonly": "-t", "l2fwd": "-l"}[case.mode]
     command = ["xdpsock", letter, "-i", place.near[0], "-q", "0", "-N", "-c", "-s", str(case.packet_size)]
-    with inside(place.namespace), ExitStack() as stack:
-        if case.mode != "rxdrop":
-            stack.enter_context(Counting(lambda frags: sink_program(frags=frags), look(place.far[0]).index))
-        source = LiveSource(case, place, other_cpu(cpu)) if case.mode != "txonly" else None
-        if source:
-            stack.callback(source.close)
-        spent_ns, text = timed([*command, "-d", str(XDPSOCK_SECONDS)], cpu, source.start if source else lambda: None)
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        with inside(place.namespace), ExitStack() as stack:
+            if case.mode != "rxdrop":
+                stack.enter_context(Counting(lambda frags: sink_program(frags=frags), look(place.far[0]).index))
+            source = LiveSource(case, place, place.far, other_cpu(cpu)) if case.mode != "txonly" else None
+            if source:
+                stack.callback(source.close)
+            begin = source.start if source else lambda: None
+            spent_ns, text = timed([*command, "-d", str(XDPSOCK_SECONDS)], cpu, begin)
+        if BUSY not in text or time.monotonic() > give_up:
+            break
     packets = [
         int(found) for found in re.findall(rf"^{'tx' if letter == '-t' else 'rx'} +\S+ +(\d+)", text, re.MULTILINE)
     ]

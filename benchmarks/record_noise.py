@@ -17,9 +17,9 @@ from pathlib import Path
 
 from xskit.bench.metrics import OF_MODE
 from xskit.bench.session import measure
-from xskit.bench.settings import Case, Conditions
+from xskit.bench.settings import Case, Conditions, ModeName
 
-MODES = ("txonly",)
+MODES: tuple[ModeName, ...] = ("txonly",)
 """Where the CPU time of a packet is the kernel's: tens of thousands of packets a run, whatever else goes on."""
 
 
@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument("--sessions", type=int, default=20)
     parser.add_argument("--repeat", type=int, default=80)
     parser.add_argument("--duration", type=float, default=0.04)
-    parser.add_argument("--mode", action="append")
+    parser.add_argument("--mode", action="append", choices=sorted(OF_MODE))
     parser.add_argument("file", type=Path)
     options = parser.parse_args()
     sessions = {mode: [one_session(mode, options) for _ in range(options.sessions)] for mode in options.mode or MODES}
@@ -40,7 +40,7 @@ def main() -> int:
     return 0
 
 
-def one_session(mode: str, options: argparse.Namespace) -> dict[str, dict[str, list[float]]]:
+def one_session(mode: ModeName, options: argparse.Namespace) -> dict[str, dict[str, list[float]]]:
     """Two cases that are the same, run in turns: first and second, each metric -> one value a run."""
     case = Case(mode)
     measured = measure([case, case], Conditions(duration=options.duration, repeat=options.repeat))

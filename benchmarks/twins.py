@@ -46,7 +46,7 @@ def load(name: str) -> ctypes.CDLL:
 
 def function(library: ctypes.CDLL, name: str, arguments: int) -> ctypes._NamedFuncPointer:
     """A function of so many i64 that returns one."""
-    found = getattr(library, name)
+    found: ctypes._NamedFuncPointer = getattr(library, name)
     found.restype, found.argtypes = ctypes.c_int64, [ctypes.c_int64] * arguments
     return found
 

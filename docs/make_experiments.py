@@ -54,7 +54,7 @@ def measured(one: Experiment, results: Sequence[Result]) -> str:
 
 def pictures(one: Experiment, results: Sequence[Result]) -> list[str]:
     """Writes the plots below docs/images; how the page shows them."""
-    shown = []
+    shown: list[str] = []
     for result in results:
         for plot in result.plots:
             path = DOCS / "images" / f"{one.name}-{len(shown)}.svg"

@@ -40,7 +40,8 @@ def run_engine(line: Line, cpu: int, packets: int) -> np.ndarray[Any, Any]:
             time.sleep(0.1)
     finally:
         worker.close()
-    return line.direction.statistics().lateness() - before
+    added: np.ndarray[Any, Any] = line.direction.statistics().lateness() - before
+    return added
 
 
 def measure(cpu: int, turns: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

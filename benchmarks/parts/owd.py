@@ -67,7 +67,7 @@ def _exchange(sender: socket.socket, receiver: socket.socket, address: str, pack
 
 def _delay(payload: bytes) -> int:
     left_ns, came_ns = struct.unpack_from("<QQ", payload)
-    return came_ns - left_ns
+    return int(came_ns - left_ns)
 
 
 def run(cpu: int, quick: bool) -> list[Result]:
