@@ -79,6 +79,12 @@ def test_other_packets_are_refused(at, value):
         headers.transport_checksum_holds(bytes(packet))
 
 
+@pytest.mark.parametrize("length", [0, 13, 33])
+def test_what_is_too_short_for_an_ip_packet_is_refused(length):
+    with pytest.raises(ValueError, match=f"{length} bytes are no IP packet"):
+        headers.transport_checksum_holds(headers.udp_packet(b"xy")[:length])
+
+
 @pytest.mark.parametrize("text", ["02:00:00:00:00", "0200000000011", b"12345", "zz:00:00:00:00:00"])
 def test_what_is_no_mac_address(text):
     with pytest.raises(ValueError):

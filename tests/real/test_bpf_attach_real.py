@@ -64,6 +64,15 @@ def test_attached_until_closed(va, program, mode):
     assert repr(link).endswith("closed>")
 
 
+def test_a_program_on_two_interfaces_has_a_link_on_each(va, program):
+    vb = socket.if_nametoindex("vb")
+    with attach(program, va, Mode.NATIVE) as first, attach(program, vb, Mode.NATIVE) as second:
+        assert [occupant.link_id for ifindex in (va, vb) for occupant in occupants(ifindex)] == [first.id, second.id]
+        second.close()
+        netlink.set_xdp(vb, program.fd, XdpAttachFlag.DRV_MODE)
+        assert refusal(program, vb, Mode.NATIVE).remedy == "ip link set dev vb xdpdrv off"
+
+
 def test_the_link_outlives_the_program_object(va):
     with Program.load(pass_program()) as program:
         link = attach(program, va, Mode.NATIVE)

@@ -15,6 +15,8 @@ from xskit.bpf.program import program_info
 
 __all__ = ["Occupant", "occupants"]
 
+_LINK_INFO = struct.Struct("=III4xI")  # bpf_link_info: type, id, prog_id, xdp.ifindex
+
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
@@ -40,11 +42,11 @@ def occupants(ifindex: int) -> tuple[Occupant, ...]:
     interface = netlink.interface(ifindex)
     if interface is None:
         return ()
-    return tuple(_occupant(mode, program_id) for mode, program_id in interface.programs)
+    return tuple(_occupant(mode, program_id, ifindex) for mode, program_id in interface.programs)
 
 
-def _occupant(mode: str, program_id: int) -> Occupant:
-    link_id = _link_of(program_id)
+def _occupant(mode: str, program_id: int, ifindex: int) -> Occupant:
+    link_id = _link_of(program_id, ifindex)
     holders = tuple(_holders(link_id)) if link_id is not None else ()
     return Occupant(mode, program_id, _name_of(program_id), link_id, holders)
 
@@ -59,18 +61,18 @@ def _name_of(program_id: int) -> str | None:
     return None
 
 
-def _link_of(program_id: int) -> int | None:
-    """The XDP bpf_link that holds a program; a program attached several times has several, any of them is named."""
+def _link_of(program_id: int, ifindex: int) -> int | None:
+    """The XDP bpf_link that holds a program on an interface; the same program may have others on other interfaces."""
     with suppress(OSError):
         link_id = syscall.next_id(Command.LINK_GET_NEXT_ID, 0)
         while link_id is not None:
             with suppress(OSError):  # it may be gone by now
                 fd = syscall.fd_by_id(Command.LINK_GET_FD_BY_ID, link_id)
                 try:
-                    kind, _, program = struct.unpack("=III", syscall.object_info(fd, 12))
+                    kind, _, program, interface = _LINK_INFO.unpack(syscall.object_info(fd, _LINK_INFO.size))
                 finally:
                     close(fd)
-                if (kind, program) == (LinkType.XDP, program_id):
+                if (kind, program, interface) == (LinkType.XDP, program_id, ifindex):
                     return link_id
             link_id = syscall.next_id(Command.LINK_GET_NEXT_ID, link_id)
     return None

@@ -155,6 +155,8 @@ def transport_checksum_holds(packet: bytes) -> bool:
     Raises:
         ValueError: no TCP or UDP packet without VLAN tag, IPv4 options or IPv6 extension headers.
     """
+    if len(packet) < _ETHERNET.size + _IPV4.size:
+        raise ValueError(f"{len(packet)} bytes are no IP packet")
     (ethertype,) = struct.unpack_from("!H", packet, 12)
     if ethertype == ETHERTYPE_IPV4 and packet[14] == 0x45:
         protocol, length, at = packet[23], struct.unpack_from("!H", packet, 16)[0] - _IPV4.size, 34
