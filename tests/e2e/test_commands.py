@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -128,6 +129,25 @@ def test_a_mistake_with_json_is_also_json():
     assert result.returncode == 2
     error = json.loads(result.stdout)["error"]
     assert result.stderr == f"xskit: {error['cause']}\ntry: {error['remedy']}\n"
+
+
+INTERRUPTED = """
+import sys, tomllib
+from importlib.metadata import EntryPoint
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupts())
+with open(sys.argv[1], "rb") as file:
+    EntryPoint("xskit", tomllib.load(file)["project"]["scripts"]["xskit"], "console_scripts").load()()
+"""
+
+
+def test_an_interrupt_while_the_program_is_read():
+    pyproject = Path(__file__).parents[2] / "pyproject.toml"
+    result = subprocess.run([sys.executable, "-c", INTERRUPTED, pyproject], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
 
 
 # -- output that nobody reads --------------------------------------------------------------------------------------
