@@ -10,6 +10,7 @@ import typer
 
 from xskit.cli import demo as module
 from xskit.cli.demo import Outcome, Row, _too_busy
+from xskit.emulator.mistakes import SettingsError
 from xskit.emulator.report import DirectionReport, LinkReport, Report, WorkerReport
 
 SECOND_NS = 1_000_000_000
@@ -64,6 +65,11 @@ def outcome(monkeypatch):
         yield
 
     return told
+
+
+def test_a_mistake_is_told_before_anything_is_made(outcome):
+    with outcome(True, 0), pytest.raises(SettingsError, match="^--seed: 0 or more is wanted, not -1$"):
+        module.demo(seed=-1)
 
 
 @pytest.mark.parametrize(("within", "valid"), [(False, True), (True, False)])

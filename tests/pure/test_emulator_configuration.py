@@ -178,7 +178,7 @@ def test_nothing_unprintable_is_printed(text, sentence):
     assert told.value.cause.isprintable()
 
 
-@pytest.mark.parametrize("text", ["", "/", "a/", "/a", "a/b/c", "/run/netns/a"])
+@pytest.mark.parametrize("text", ["", "/", "a/", "/a", "a/b/c", "/run/netns/a", "./a", "../a"])
 def test_what_is_no_port(text):
     with pytest.raises(SettingsError):
         parse_port(text)

@@ -76,8 +76,10 @@ def demo(
     from rich.console import Console
 
     from xskit.bench.others import OtherPrograms
+    from xskit.cli.options import read_engine
     from xskit.netconf.signals import terminated_by_exception
 
+    read_engine({"seed": seed})
     console = Console(stderr=True)
     others = OtherPrograms()
     with terminated_by_exception():

@@ -58,7 +58,7 @@ def parse_port(text: str) -> PortSpec:
         SettingsError: it is empty, has more than one slash, or no interface can be called that.
     """
     namespace, slash, name = text.rpartition("/")
-    if not name or "/" in namespace or (slash and not namespace):
+    if not name or "/" in namespace or (slash and namespace in ("", ".", "..")):
         raise SettingsError(f"{text!r} is no port: write eth1, or blue/eth1 for one in the network namespace blue")
     try:
         check_interface_name(name)
