@@ -220,6 +220,17 @@ def test_the_text_shows_asked_against_achieved():
     assert str(made) == text
 
 
+def test_where_there_is_little_room_no_digit_is_lost():
+    made = report()
+    made.links[0].name = "a-link-with-a-long-name" * 3
+    made.links[0].directions[0].packets["received"] = 1_234_567_890_123
+    for width in (110, 80, 60):
+        text = report_text(made, width=width)
+        assert "…" not in text
+        column = "".join(row.split("│")[3].strip() for row in text.splitlines() if row.count("│") == 8)
+        assert column == "1234567890123" + "0"
+
+
 def test_the_text_says_why_a_run_does_not_count():
     text = report_text(report(imbalances=4), width=200)
     assert text.endswith("INVALID: the packet counts did not balance 4 times")

@@ -34,7 +34,7 @@ def render(report: Report) -> RenderableType:
 def _quality(report: Report) -> Table:
     table = Table(title="asked against achieved", title_justify="left")
     for name in ("link", "direction", "owd asked", "owd p50 / p99", "rate asked", "rate", "loss asked", "loss"):
-        table.add_column(name, justify="left" if name in ("link", "direction") else "right")
+        table.add_column(name, justify="left" if name in ("link", "direction") else "right", overflow="fold")
     for name, direction in _directions(report):
         asked, achieved = direction.asked, direction.achieved
         owd = achieved["owd_ns"]
@@ -61,7 +61,7 @@ def _owd(asked: dict[str, Any]) -> str:
 def _packets(report: Report) -> Table:
     table = Table(title="packets", title_justify="left")
     for name in ("link", "direction", "received", "sent", "dropped", "in flight", "lateness p50 / p99 / p99.9 / max"):
-        table.add_column(name, justify="left" if name in ("link", "direction", "dropped") else "right")
+        table.add_column(name, justify="left" if name in ("link", "direction", "dropped") else "right", overflow="fold")
     for name, direction in _directions(report):
         packets, late = direction.packets, direction.lateness_ns
         dropped = ", ".join(f"{count} {cause}" for cause, count in packets["dropped"].items()) or "none"
