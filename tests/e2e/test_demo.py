@@ -1,4 +1,4 @@
-"""`xskit demo`: however it is ended, nothing of it is left."""
+"""`xskit demo`: what it needs; and however it is ended, nothing of it is left."""
 
 from __future__ import annotations
 
@@ -9,6 +9,15 @@ import pytest
 from tests.e2e.rig import PATIENCE_SECONDS, XSKIT, Outer, wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.e2e]
+
+
+def test_no_privilege(machine: Outer):
+    result = machine.xskit_without_privileges("demo")
+    assert (result.code, result.out) == (1, "")
+    assert result.err == (
+        "xskit: a lab of network namespaces needs CAP_SYS_ADMIN and CAP_NET_ADMIN and CAP_NET_RAW and CAP_BPF\n"
+        f"try: sudo {XSKIT} demo\n"
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -102,7 +102,10 @@ def _run(console: Any, *, seed: int, spin: bool) -> tuple[Outcome, Report]:
     from xskit.lab import Lab
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress, _laboratory(progress, Lab, seed, spin) as lab:
+    with (
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
+        _laboratory(progress, Lab, seed, spin) as lab,
+    ):
         task = progress.add_task("two hosts and a link", total=6)
         link = lab.link(
             lab.host("a"), lab.host("b"), name="demo", owd=OWD, rate=RATE, forward={"loss": LOSS}, reverse={"loss": 0}
@@ -284,7 +287,7 @@ def _show(outcome: Outcome, report: Report, busy: str | None) -> None:
     console = Console(width=None if sys.stdout.isatty() else 110)
     table = Table(title="an emulated link between two hosts: asked against achieved", title_justify="left")
     for name in ("", "asked", "achieved", "allowed (99.99 %)", ""):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     for row in outcome.rows:
         verdict = {True: "[green]within[/]", False: "[bold red]OUTSIDE[/]", None: ""}[row.within]
         table.add_row(row.what, row.asked, row.achieved, row.allowed, verdict)
