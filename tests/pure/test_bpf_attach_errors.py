@@ -139,6 +139,13 @@ OTHER = Occupant("native", 12, "foo")
         ),
         (
             errno.EINVAL,
+            replace(NIC, words="No free group of queues"),
+            'cannot attach program "redirect" to eth1 (native): EINVAL: the driver refuses its present settings, '
+            'and does not say which (the kernel: "No free group of queues")',
+            "mode='generic'",
+        ),
+        (
+            errno.EINVAL,
             NIC,
             'cannot attach program "redirect" to eth1 (native): EINVAL: the driver refuses its present settings, '
             "and does not say which",

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.pure.support_registration import Kernel
 from xskit.errors import UsageError
+from xskit.xsk.errors import SocketError
 from xskit.xsk.packet import Packet
 from xskit.xsk.pool import Owner
 from xskit.xsk.umem import Umem
@@ -154,3 +156,28 @@ def test_a_view_in_use_keeps_its_frame():
         exported.release()
         assert bytes(packet) == bytes(range(20))
         assert umem.pool.free == 1
+
+
+@pytest.mark.parametrize("version", [(6, 8), (6, 10), (6, 11), (6, 18)])
+def test_tx_metadata_is_registered_with_and_without_its_flag(version):
+    kernel = Kernel(version)
+    with Umem(frames=2, tx_metadata_bytes=32) as umem:
+        umem.register(kernel)
+    assert kernel.metadata_bytes == 32
+
+
+@pytest.mark.parametrize("version", [(5, 15), (6, 7)])
+def test_a_kernel_without_tx_metadata_does_not_just_ignore_it(version):
+    with Umem(frames=2, tx_metadata_bytes=32) as umem, pytest.raises(SocketError) as caught:
+        umem.register(Kernel(version))
+    assert str(caught.value) == ("this kernel has no TX metadata: it came with Linux 6.8\n  try: tx_metadata_bytes=0")
+
+
+def test_a_kept_packet_does_not_outlive_its_memory():
+    with Umem(frames=2) as umem:
+        packet = held_packet(umem, 20).keep()
+    assert packet.gone
+    packet.release()
+    for use in (bytes, lambda packet: packet[0], lambda packet: packet.segments):
+        with pytest.raises(UsageError, match="^this packet is gone: its packet memory is closed"):
+            use(packet)

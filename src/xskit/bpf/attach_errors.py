@@ -7,6 +7,7 @@ Sources: net/core/dev.c (dev_xdp_attach), drivers/net/veth.c (veth_xdp_set) and 
 from __future__ import annotations
 
 import errno
+import re
 from dataclasses import dataclass
 
 from xskit.bpf.errors import AttachError, errno_name, lacks_capability
@@ -20,6 +21,7 @@ MAX_VETH_MTU_BYTES = 3506
 
 
 _GENERIC = Setting("mode", "generic")
+_MERGING = re.compile(r"\b[lg]ro(_hw)?\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def _reason(number: int, at: Circumstances) -> tuple[str, str | None]:
                 "the driver has too few queues left for XDP, or the kernel no memory",
                 f"ethtool -L {at.interface} combined <half of what ethtool -l shows>",
             )
-        case errno.EOPNOTSUPP | errno.EINVAL if "lro" in words or "gro" in words:
+        case errno.EOPNOTSUPP | errno.EINVAL if _MERGING.search(words):
             return "receive offloads are on that merge packets", f"ethtool -K {at.interface} lro off rx-gro-hw off"
         case errno.EOPNOTSUPP if at.mode == "native":
             return (

@@ -72,6 +72,9 @@ EXPLANATIONS: dict[tuple[Call, int, str], Explanation] = {
         "packet and up to 448 behind it",
         "headroom={largest_headroom} or less",
     ),
+    (Call.REGISTER, errno.EINVAL, "metadata"): Explanation(
+        "this kernel has no TX metadata: it came with Linux 6.8", "tx_metadata_bytes=0"
+    ),
     (Call.REGISTER, errno.EINVAL, ""): Explanation(
         "the kernel refuses packet memory of {frames} frames of {frame_size} bytes, for a reason xskit does not know",
         "dmesg",

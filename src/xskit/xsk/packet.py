@@ -52,14 +52,14 @@ class Packet:
 
     def release(self) -> None:
         """Give a kept packet's frames back; twice is fine. One that was not kept goes by itself."""
-        if self.kept and self._parts:
+        if self.kept and not self.gone:
             for frame in self.take_frames():
                 self._umem.pool.move(frame, Owner.HELD, Owner.FREE)
 
     @property
     def gone(self) -> bool:
         """True when its frames are no longer its own."""
-        return not self._parts
+        return not (self._parts and self._umem.address)
 
     @property
     def parts(self) -> list[tuple[int, int]]:
@@ -89,6 +89,8 @@ class Packet:
         return frames
 
     def _alive(self) -> list[tuple[int, int]]:
+        if not self._umem.address:
+            raise UsageError("this packet is gone: its packet memory is closed", remedy="bytes(packet) before the end")
         if not self._parts:
             raise UsageError(
                 "this packet is gone: its frames went back when the next ones were received, or it was sent",

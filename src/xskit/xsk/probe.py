@@ -19,7 +19,7 @@ from functools import cache
 
 from xskit.abi.xdp import AF_XDP, SOL_XDP, TX_METADATA_BYTES, BindFlag, SockaddrXdp, SocketOption, UmemFlag, UmemReg
 
-__all__ = ["SocketFeature", "SocketSupport", "probe_sockets"]
+__all__ = ["SocketFeature", "SocketSupport", "looks_at_length", "probe_sockets"]
 
 _SO_PREFER_BUSY_POLL = 69  # asm-generic/socket.h, 5.11
 _NO_INTERFACE = (1 << 31) - 1
@@ -98,22 +98,25 @@ def _try_budget(tried: socket.socket) -> None:
 
 def _try_metadata(tried: socket.socket) -> None:
     try:
-        _register(tried, _EVERY, UmemFlag.TX_METADATA_LEN, TX_METADATA_BYTES)
+        _register(tried, _EVERY, TX_METADATA_BYTES, UmemFlag.TX_METADATA_LEN)
     except OSError as error:
-        if error.errno != errno.EINVAL or not _looks_at_length(tried):
+        if error.errno != errno.EINVAL or not looks_at_length(lambda length: _register(tried, _EVERY, length)):
             raise
 
 
-def _looks_at_length(tried: socket.socket) -> bool:
-    """Linux 6.8 to 6.10 take the length without the flag, and refuse one that is no multiple of 8; others ignore it."""
+def looks_at_length(register: Callable[[int], None]) -> bool:
+    """Whether the kernel looks at a length of TX metadata that is registered without its flag, as Linux 6.8 to 6.10 do.
+
+    They refuse one that is no multiple of 8; others take it, and ignore it.
+    """
     try:
-        _register(tried, _EVERY, metadata_bytes=TX_METADATA_BYTES + 1)
+        register(TX_METADATA_BYTES + 1)
     except OSError as error:
         return error.errno == errno.EINVAL
     return False
 
 
-def _register(tried: socket.socket, frame_size: int, flags: UmemFlag = UmemFlag.NONE, metadata_bytes: int = 0) -> None:
+def _register(tried: socket.socket, frame_size: int, metadata_bytes: int = 0, flags: UmemFlag = UmemFlag.NONE) -> None:
     """Register a little memory. The kernel keeps its own hold of the pages, so it may be unmapped at once."""
     with closing(mmap.mmap(-1, _FRAMES * 8192, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)) as memory:
         view = (ctypes.c_char * len(memory)).from_buffer(memory)

@@ -34,6 +34,7 @@ from xskit.errors import Setting, UsageError
 from xskit.memory import PAGE_BYTES, Region
 from xskit.xsk.errors import Call, explain
 from xskit.xsk.pool import FramePool, Owner, Place
+from xskit.xsk.probe import looks_at_length
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -117,7 +118,7 @@ class Umem:
 
     @property
     def address(self) -> int:
-        """Where the memory begins; offset 0 of every UMEM address."""
+        """Where the memory begins, offset 0 of every UMEM address; 0 once it is closed."""
         return self._region.address
 
     @property
@@ -173,16 +174,21 @@ class Umem:
             SocketError: the kernel refused; ENOBUFS is a matter of RLIMIT_MEMLOCK.
         """
         try:
-            self._register(fd, self._flags)
+            self._register(fd, self._flags, self.tx_metadata_bytes)
         except OSError as error:
-            if error.errno == errno.EINVAL and self.tx_metadata_bytes:
-                with suppress(OSError):  # Linux 6.8 to 6.10 take the length without the flag that 6.11 asks for
-                    return self._register(fd, self._flags & ~UmemFlag.TX_METADATA_LEN)
             largest = self.frame_size - PACKET_HEADROOM_BYTES - TAILROOM_BYTES
+            condition = "headroom" if self.headroom > largest else ""
+            if error.errno == errno.EINVAL and self.tx_metadata_bytes:
+                bare = self._flags & ~UmemFlag.TX_METADATA_LEN
+                if looks_at_length(lambda length: self._register(fd, bare, length)):
+                    with suppress(OSError):  # Linux 6.8 to 6.10 take the length without the flag that 6.11 asks for
+                        return self._register(fd, bare, self.tx_metadata_bytes)
+                else:
+                    condition = "metadata"
             raise explain(
                 Call.REGISTER,
                 error,
-                "headroom" if self.headroom > largest else "",
+                condition,
                 frames=self.frames,
                 frame_size=self.frame_size,
                 headroom=self.headroom,
@@ -192,8 +198,8 @@ class Umem:
                 allowed=resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],
             ) from error
 
-    def _register(self, fd: socket.socket, flags: UmemFlag) -> None:
-        wanted = UmemReg(self.address, self.size, self.frame_size, self.headroom, flags, self.tx_metadata_bytes)
+    def _register(self, fd: socket.socket, flags: UmemFlag, metadata_bytes: int) -> None:
+        wanted = UmemReg(self.address, self.size, self.frame_size, self.headroom, flags, metadata_bytes)
         fd.setsockopt(SOL_XDP, SocketOption.UMEM_REG, wanted.pack())
 
     def adopt(self, user: User) -> None:
