@@ -157,10 +157,11 @@ class Outer:
 
 
 @contextmanager
-def namespace(name: str) -> Iterator[str]:
+def namespace(name: str, *, loopback: bool = True) -> Iterator[str]:
     ip("netns", "add", name)
     try:
-        ip("-netns", name, "link", "set", "lo", "up")
+        if loopback:
+            ip("-netns", name, "link", "set", "lo", "up")
         yield name
     finally:
         ip("netns", "delete", name)

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tests.e2e.rig import UDP_CLIENT, XSKIT, Outer, ip
+from tests.e2e.rig import UDP_CLIENT, XSKIT, Outer, ip, namespace
 
 pytestmark = [pytest.mark.root, pytest.mark.e2e]
 
@@ -306,6 +306,20 @@ def test_a_cache_on_a_full_disk(machine: Outer):
         "xskit: compiled code cannot be kept in /mnt/cache: No space left on device\n"
         "try: XSKIT_CACHE=/var/cache/xskit, or another folder of your own\n"
     )
+
+
+@pytest.mark.parametrize("most", [12, 13, 16, 20])
+def test_files_that_cannot_be_opened(machine: Outer, most):
+    result = machine.run("prlimit", f"--nofile={most}", XSKIT, "run", "--", "true")
+    machine.nothing_left(result.pid)
+    assert (result.code, result.out) == (1, "")
+    assert result.err.endswith("Too many open files\ntry: ulimit -n 65536\n"), result.err
+
+
+def test_a_machine_that_never_had_an_address():
+    with namespace(f"xkbare{os.getpid():x}", loopback=False) as name:
+        result = Outer(name).run(XSKIT, "run", "--", "grep", "-w", "peer", "/etc/hosts")
+        assert (result.code, result.out.split()) == (0, ["198.18.1.2", "peer"]), result.err
 
 
 def test_no_privilege(machine: Outer):

@@ -64,4 +64,6 @@ def refused(doing: str, error: OSError, *, why: str | None = None, remedy: str |
         return lacks_capability(doing)
     if number == codes.ENOSYS:
         return BpfError(f"{doing} failed: this kernel, or the sandbox around this process, has no bpf(2)", number)
+    if number in (codes.EMFILE, codes.ENFILE):
+        remedy = "ulimit -n 65536"
     return BpfError(f"{doing} failed: {errno_name(number)}: {why or os.strerror(number)}", number, remedy=remedy)

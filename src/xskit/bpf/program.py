@@ -77,7 +77,7 @@ class Program(Handle):
         if error is None:
             return cls(fd, spec)
         doing = f'loading program "{spec.name}" ({spec.type.name})'
-        if log.strip():
+        if log.strip() and error.errno not in (errno.EMFILE, errno.ENFILE):  # it was verified, and got no descriptor
             number = error.errno or 0
             cause = f"{doing} failed: {errno_name(number)}: the verifier refused it: {_complaint(log)}"
             raise VerifierError(cause, number, log)

@@ -96,6 +96,10 @@ def _run(arguments: Sequence[str]) -> int:
         return _show(error, arguments)
     except KeyboardInterrupt:
         return _INTERRUPTED
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        return _show(XskitError(f"no more files can be opened: {error.strerror}", remedy="ulimit -n 65536"), arguments)
 
 
 def application(arguments: Sequence[str]) -> typer.Typer:
