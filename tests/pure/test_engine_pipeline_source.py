@@ -9,12 +9,14 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 import xskit
 from xskit import _cache, jit
+from xskit.engine import pipeline
 from xskit.engine.fingerprint import fingerprint
 from xskit.engine.pipeline import compile_pipeline, plan_block
 from xskit.engine.source import pipeline_source
@@ -209,6 +211,20 @@ def test_threads_that_compile_at_once_leave_numbas_settings_as_they_were() -> No
     first_is_done.set()
     second.join()
     assert before == (config.CACHE_DIR, config.LOOP_VECTORIZE)
+
+
+def test_a_thread_does_not_see_half_a_generated_module() -> None:
+    text = f"import time\ntime.sleep(0.2)\ndef run(): pass  # {os.getpid()}"
+    known = set(sys.modules)
+    first = threading.Thread(target=pipeline._import_generated, args=(text,))
+    first.start()
+    while not any(name.startswith("xskit_pipeline") for name in set(sys.modules) - known) and first.is_alive():
+        time.sleep(0.001)
+    made = pipeline._import_generated(text)
+    assert callable(made.run)
+    first.join()
+    Path(made.__file__).unlink()
+    del sys.modules[made.__name__]
 
 
 def test_old_folders_go_when_a_new_one_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

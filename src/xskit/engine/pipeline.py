@@ -23,6 +23,7 @@ import hashlib
 import importlib.util
 import os
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,9 @@ from xskit.engine.sizes import ENTRY_BYTES, capacity_for
 from xskit.engine.source import pipeline_source
 from xskit.engine.stage import Capacity, Stage, StageKind
 from xskit.memory import I64, Arena, Record, array_at, record_at, record_view, size_of
+
+_importing = threading.Lock()
+"""Of generated modules, which do not import each other: a thread must not see one that another has only begun."""
 
 
 class Arrival(Record):
@@ -93,15 +97,16 @@ def compile_pipeline(kinds: Sequence[StageKind]) -> int:
 def _import_generated(text: str) -> ModuleType:
     """Write the module beside the compiled code, so that its own entry in Numba's cache is found again."""
     name = f"xskit_pipeline_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    path = jit.cache_folder() / f"{name}.py"
-    if not path.exists():
-        draft = path.with_suffix(f".{os.getpid()}")
-        with jit.keeping():
-            draft.write_text(text)
-            draft.rename(path)
-    return _import_file(name, path)
+    with _importing:
+        if name in sys.modules:
+            return sys.modules[name]
+        path = jit.cache_folder() / f"{name}.py"
+        if not path.exists():
+            draft = path.with_suffix(f".{os.getpid()}")
+            with jit.keeping():
+                draft.write_text(text)
+                draft.rename(path)
+        return _import_file(name, path)
 
 
 def _import_file(name: str, path: Path) -> ModuleType:
