@@ -55,7 +55,7 @@ def _command(name: str, command: Any) -> str:
     options = [parameter for parameter in shown if parameter.param_type_name == "option"]
     arguments = [parameter for parameter in shown if parameter.param_type_name == "argument"]
     taken = "COMMAND ..." if hasattr(command, "commands") else "[OPTIONS]" if options else ""
-    usage = " ".join(["xskit", name, taken, *(parameter.metavar for parameter in arguments)]).strip()
+    usage = " ".join(word for word in ("xskit", name, taken, *(parameter.metavar for parameter in arguments)) if word)
     text, *blocks = command.help.split("\b\n")
     parts = [f"## xskit {name}", f"```text\n{usage}\n```", text.strip()]
     rows = [(f"`{_spelling(option)}`", _help(option)) for option in options]
@@ -74,7 +74,8 @@ def _spelling(option: Any) -> str:
 def _help(option: Any) -> str:
     if isinstance(option.default, bool):
         return f"{option.help} (default: {option.opts[0]})" if option.default else option.help
-    return f"{option.help} (default: {option.default})" if option.default is not None else option.help
+    default = option.show_default if isinstance(option.show_default, str) else option.default
+    return option.help if default in (None, "") else f"{option.help} (default: {default})"
 
 
 def _block(block: str) -> str:

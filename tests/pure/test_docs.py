@@ -6,11 +6,13 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from xskit.emulator.configuration import parse_configuration
+from xskit.emulator.report import _NOT_ASKED_FOR
 from xskit.engine.packets import DropCause
 
 ROOT = Path(__file__).parents[2]
@@ -66,4 +68,23 @@ def test_a_page_names_targets_that_make_has(page):
 
 def test_every_drop_cause_is_explained():
     section = (ROOT / "docs/reference/report.md").read_text().partition("## Drop causes")[2].partition("\n## ")[0]
-    assert re.findall(r"^\| `(\w+)`", section, re.MULTILINE) == [cause.name.lower() for cause in DropCause]
+    causes = re.findall(r"^\| `(\w+)`", section, re.MULTILINE)
+    assert causes == [cause.name.lower() for cause in DropCause]
+    assert "All but the first two make the run invalid" in section
+    assert set(causes[2:]) == set(_NOT_ASKED_FOR)
+
+
+def test_the_floors_of_the_pages_are_those_that_are_checked():
+    layers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
+    floors = [name.removeprefix("xskit.") for layer in layers for name in layer.split(" : ")]
+    said = (ROOT / "CONTRIBUTING.md").read_text().partition("Top to bottom:")[2].partition(". `make")[0]
+    assert re.sub(r" (with|and) ", ", ", " ".join(said.split())).split(", ") == floors
+    figure = (ROOT / "docs/architecture.md").read_text().partition("src/xskit/\n")[2].partition("```")[0]
+    shown = [name for line in figure.splitlines() for name in re.findall(r"[a-z]+(?=/ |\.py )", line[:24])]
+    assert shown == floors
+
+
+def test_the_first_page_leads_to_all_others():
+    first = (ROOT / "docs/index.md").read_text()
+    pages = [str(page.relative_to(ROOT / "docs")) for page in sorted((ROOT / "docs").rglob("*.md"))]
+    assert [page for page in pages if page != "index.md" and f"({page})" not in first] == []
