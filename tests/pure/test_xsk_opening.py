@@ -9,7 +9,7 @@ import pytest
 
 from xskit.abi.netdev import XdpFeature
 from xskit.abi.xdp import BindFlag
-from xskit.xsk import opening
+from xskit.xsk import opening, port
 from xskit.xsk.errors import PortError
 from xskit.xsk.opening import Plan, _rungs
 
@@ -98,3 +98,20 @@ def test_a_nic_that_would_cut_packets_short_is_not_bound_in_zero_copy(ladder) ->
 def test_other_modes_never_try_zero_copy(ladder) -> None:
     assert ladder("native") == (COPIES, [])
     assert ladder("generic", multi_buffer=False) == ([COPY], [])
+
+
+@pytest.mark.parametrize(("queues", "entries"), [(1, 64), (40, 80)])
+def test_the_program_has_room_for_queues_that_come_with_it(monkeypatch: pytest.MonkeyPatch, queues, entries) -> None:
+    """virtio_net, for one, has 8 instead of 4 with a program."""
+
+    class Attached(Exception):  # noqa: N818
+        pass
+
+    def make(ifindex: int, entries: int, mode: str) -> None:
+        raise Attached(entries)
+
+    facts = SimpleNamespace(loopback=False, carrier=True, index=7, rx_queues=queues)
+    monkeypatch.setattr(port, "look", lambda name: facts)
+    monkeypatch.setattr(port.Attachment, "make", make)
+    with pytest.raises(Attached, match=f"^{entries}$"):
+        port.Port.open("eth1", SimpleNamespace())  # type: ignore[arg-type]

@@ -39,7 +39,8 @@ CARRIER_SECONDS = 10.0
 link then takes a few seconds to be up again. Before that packets would be lost."""
 
 LEAST_MAP_ENTRIES = 64
-"""The XSKMAP is sized by queue number; some drivers make more queues when a program is attached."""
+"""The XSKMAP is sized by queue number, with room for twice as many queues: some drivers make more of them when a
+program is attached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ class Port:
                 )
             watch = undo.enter_context(Watch())
             had_carrier = facts.carrier
-            attachment = Attachment.make(facts.index, max(LEAST_MAP_ENTRIES, facts.rx_queues), mode)
+            attachment = Attachment.make(facts.index, max(LEAST_MAP_ENTRIES, 2 * facts.rx_queues), mode)
             undo.callback(attachment.close)
             facts = look(name)  # attaching may have changed the number of queues
             if numbers is None:
