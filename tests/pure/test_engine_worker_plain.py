@@ -323,6 +323,16 @@ def test_a_socket_that_takes_nothing_neither_hangs_nor_loses(zero_copy: bool) ->
         assert made.direction.egress().outstanding == 0
 
 
+def test_a_driver_that_is_awake_is_not_woken() -> None:
+    with engine(zero_copy=True) as made:
+        made.ingress[0].receive(packet(1))
+        made.run(5)
+        assert (made.direction.egress().kicks, made.direction.egress().outstanding) == (0, 1)
+        made.egress[0].tx.need_wakeup(True)
+        made.run(5)
+        assert made.direction.egress().kicks > 0
+
+
 def test_descriptors_do_not_leak() -> None:
     before = len(os.listdir("/proc/self/fd"))
     with engine():
