@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pickle
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.pure.support_registration import Kernel
 from xskit.errors import UsageError
+from xskit.xsk import umem as umem_module
 from xskit.xsk.errors import SocketError
 from xskit.xsk.packet import Packet
 from xskit.xsk.pool import Owner
@@ -181,3 +184,21 @@ def test_a_kept_packet_does_not_outlive_its_memory():
     for use in (bytes, lambda packet: packet[0], lambda packet: packet.segments):
         with pytest.raises(UsageError, match="^this packet is gone: its packet memory is closed"):
             use(packet)
+
+
+@pytest.mark.parametrize(
+    ("linux", "frames", "said"),
+    [
+        ((5, 10), (1 << 19) + 1, "before Linux 5.14 it takes 2 GiB at most"),
+        ((5, 10), 1 << 19, "the kernel cannot pin"),
+        ((5, 14), (1 << 19) + 1, "the kernel cannot pin"),
+    ],
+)
+def test_an_old_kernel_that_takes_no_such_size_is_told_from_one_without_memory(linux, frames, said, monkeypatch):
+    class WithoutMemory:
+        def setsockopt(self, level, option, raw):
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(umem_module, "_linux", lambda: linux)
+    with Umem(frames, populate=False) as umem, pytest.raises(SocketError, match=said):
+        umem.register(WithoutMemory())

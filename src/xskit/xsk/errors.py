@@ -84,6 +84,10 @@ EXPLANATIONS: dict[tuple[Call, int, str], Explanation] = {
         "registering the packet memory locks {needed} bytes, and this user may lock {allowed} (RLIMIT_MEMLOCK)",
         "ulimit -l {needed_kib} (systemd: LimitMEMLOCK={needed}), or give CAP_IPC_LOCK",
     ),
+    (Call.REGISTER, errno.ENOMEM, "list of pages"): Explanation(
+        "this kernel cannot register {needed} bytes of packet memory: before Linux 5.14 it takes 2 GiB at most",
+        "2 GiB of packet memory (fewer frames), or Linux 5.14",
+    ),
     (Call.REGISTER, errno.ENOMEM, ""): Explanation(
         "the kernel cannot pin {needed} bytes of packet memory",
         "less packet memory (fewer frames), or a larger memory limit of the cgroup",

@@ -119,7 +119,14 @@ class Socket:
             self.transmit_budget = self._set_budget(tx)
             self._circulation = owner._circulation if owner else self._new_circulation()
             self._traffic = Traffic(
-                interface, queue, opened.socket, self._rings.rx, self._rings.tx, self._circulation, self.multi_buffer
+                interface,
+                queue,
+                opened.socket,
+                self._rings.rx,
+                self._rings.tx,
+                self._circulation,
+                self.multi_buffer,
+                told_late=not self.zero_copy and self.transmit_budget is None,
             )
             undo.callback(self._leave, owner)
             umem.adopt(self)

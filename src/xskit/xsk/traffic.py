@@ -103,7 +103,11 @@ class Circulation:
 
 
 class Traffic:
-    """What a socket's `receive`, `send` and `flush` do. One thread at a time."""
+    """What a socket's `receive`, `send` and `flush` do. One thread at a time.
+
+    `told_late`: the kernel may have sent what TX still shows. In copy mode it tells what it has taken when it looks for
+    more, and not when its budget is used up, before Linux 6.17 (net/xdp/xsk.c, __xsk_generic_xmit).
+    """
 
     def __init__(
         self,
@@ -114,6 +118,8 @@ class Traffic:
         tx: MappedRing | None,
         circulation: Circulation,
         multi_buffer: bool,
+        *,
+        told_late: bool,
     ) -> None:
         self.refused = 0
         self.stamped = False
@@ -125,6 +131,7 @@ class Traffic:
         self._circulation = circulation
         self._umem = circulation.umem
         self._multi_buffer = multi_buffer
+        self._told_late = told_late
         self._batch: list[Packet] = []
         self._unfinished: list[tuple[int, int]] = []
         self._poll = select.poll()
@@ -350,8 +357,8 @@ class Traffic:
         return self._places(self._rx, Owner.RX, Owner.FILL)
 
     def to_kernel(self) -> Iterable[Place]:
-        """The entries of TX."""
-        return self._places(self._tx, Owner.TX, Owner.TX)
+        """The entries of TX; none where they say nothing of where the frames are."""
+        return [] if self._told_late else self._places(self._tx, Owner.TX, Owner.TX)
 
     def _places(self, ring: MappedRing | None, place: Owner, owner: Owner) -> Iterable[Place]:
         return [(self._umem.frame_of(address), place, owner) for address in ring.addresses()] if ring else []

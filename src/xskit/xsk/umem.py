@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import resource
 import socket
 from contextlib import suppress
@@ -43,6 +44,9 @@ __all__ = ["Umem"]
 
 SMALLEST_FRAME_BYTES = 2048
 """XDP_UMEM_MIN_CHUNK_SIZE (net/xdp/xdp_umem.c)."""
+
+LARGEST_BEFORE_5_14_BYTES = 2 << 30
+"""The list of pages came from kmalloc, which has 4 MiB at most (xdp_umem_pin_pages)."""
 
 TAILROOM_BYTES = 448
 """What recent stable kernels keep behind a packet: struct skb_shared_info (320) and 128 more."""
@@ -185,6 +189,8 @@ class Umem:
                         return self._register(fd, bare, self.tx_metadata_bytes)
                 else:
                     condition = "metadata"
+            elif error.errno == errno.ENOMEM:
+                condition = "list of pages" if _is_too_large(self.size) else ""
             raise explain(
                 Call.REGISTER,
                 error,
@@ -239,6 +245,15 @@ class Umem:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _is_too_large(size: int) -> bool:
+    """Whether this kernel registers no memory of so many bytes, however much it has."""
+    return size > LARGEST_BEFORE_5_14_BYTES and _linux() < (5, 14)
+
+
+def _linux() -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", os.uname().release)[:2])
 
 
 def _check_frames(frames: int, frame_size: int, unaligned: bool) -> None:
