@@ -170,9 +170,15 @@ def _show(error: XskitError, arguments: Sequence[str]) -> int:
         print(f"xskit: {error.cause}", file=sys.stderr)
         if remedy is not None:
             print(f"try: {remedy}", file=sys.stderr)
-    if _called(arguments) != "run" and "--json" in arguments:
+    if "--json" in arguments and not _runs_a_command(arguments):
         print(json.dumps({"error": {"cause": error.cause, "remedy": remedy}}, indent=2))
     return error.exit_code
+
+
+def _runs_a_command(arguments: Sequence[str]) -> bool:
+    """Whether stdout is a COMMAND's, and --json its option."""
+    words = [argument for argument in arguments if not argument.startswith("-")]
+    return words[:1] == ["run"] or words[:2] == ["vm", "run"]
 
 
 def _remedy(error: XskitError, command: str) -> str | None:
