@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 
 from xskit.cli.main import _run
 from xskit.errors import UsageError
+from xskit.netconf.signals import Terminated
 from xskit.vm import accel, kernels, places
 from xskit.vm.errors import FetchError, GuestError
 from xskit.vm.qemu import Qemu
@@ -126,7 +129,8 @@ def test_folders_of_dead_processes_are_swept_and_those_of_the_living_stay() -> N
 
 
 def _choose(wanted: accel.Wanted, image: Path) -> accel.Accelerator:
-    return accel.choose(wanted, Qemu(("false",), (10, 0)), kernels.add(image, None), image, lambda line: None)
+    kernel = kernels.find(image.name) or kernels.add(image, None)
+    return accel.choose(wanted, Qemu(("false",), (10, 0)), kernel, image, lambda line: None)
 
 
 def test_emulation_is_taken_when_asked_for_or_when_there_is_no_kvm(
@@ -150,6 +154,9 @@ def test_kvm_is_tried_once_and_its_verdict_kept(image: Path, tmp_path: Path, mon
     monkeypatch.setattr(accel, "_probe", lambda *_: pytest.fail("tried twice"))
     assert _choose("auto", image) == found
     assert _choose("kvm", image).kvm
+    kernels.add(image, None)  # mended, perhaps, and of the same release
+    monkeypatch.setattr(accel, "_probe", lambda *_: accel.Accelerator(True, "tried again"))
+    assert _choose("auto", image).kvm
 
 
 # --- the monitor --------------------------------------------------------------------------------------------------
@@ -243,15 +250,37 @@ def test_a_qemu_that_has_ended_is_told() -> None:
         (["vm", "kernels", "add", "/nonexistent"], "cannot be read"),
         (["vm", "kernels", "fetch"], "VERSION"),
         (["vm", "kernel"], "kernel"),
+        (["vm", "run", "--nics", "3", "--", "true", "--json"], "in pairs, not 3"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_fetched(
     arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert _run(arguments) == 2
-    err = capfd.readouterr().err
+    out, err = capfd.readouterr()
+    assert out == "", "it is COMMAND's"
     assert err.startswith("xskit: ")
     assert said in err
+
+
+@pytest.mark.parametrize(
+    ("does", "arguments"), [("fetch", ["fetch", "6.12"]), ("add", ["add", "bzImage"])], ids=["fetch", "add"]
+)
+def test_a_kernel_that_is_not_finished_when_a_signal_comes_is_no_litter(
+    does: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(*_: object) -> None:
+        with tempfile.TemporaryDirectory(dir=places.vm_folder("kernels"), prefix=".new-"):
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(kernels, does, half)
+    before = signal.signal(signal.SIGTERM, lambda *_: None)  # else it would be this process's end
+    try:
+        with pytest.raises(Terminated):
+            _run(["vm", "kernels", *arguments])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert os.listdir(places.vm_folder("kernels")) == []
 
 
 def test_without_apt_a_kernel_of_ones_own_is_offered(

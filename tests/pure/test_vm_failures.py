@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import shutil
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from xskit.cli.main import _run
 from xskit.errors import UsageError
+from xskit.netconf.pids import start_time
 from xskit.vm import accel, apt, initramfs, kernels, places, session, taps
 from xskit.vm import qemu as qemus
 from xskit.vm.accel import Accelerator
-from xskit.vm.errors import FetchError, GuestError, QemuAbortedError
+from xskit.vm.devices import model
+from xskit.vm.errors import FetchError, GuestError, QemuAbortedError, TimeLimitError
+from xskit.vm.guest import Guest, Sink
 from xskit.vm.machine import Machine
 from xskit.vm.qemu import Qemu
 from xskit.vm.session import Request, run_guest
@@ -23,6 +29,7 @@ from xskit.vm.session import Request, run_guest
 ABORTS = "import os; os.write(2, b'Assertion failed'); os.abort()"
 EXITS = "import os, sys; os.write(2, b'warning: hub 0 is not connected to host network'); sys.exit(1)"
 KILLED = "import os; os.kill(os.getpid(), 9)"
+HANGS = "import time; time.sleep(60)"
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +38,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def _run_with(program: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, kvm: bool) -> list[str]:
+def _run_with(
+    program: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, kvm: bool, console: Sink | None = None
+) -> list[str]:
     """Run a guest on a QEMU that is a Python program, and return what was told."""
     told: list[str] = []
     kernel = kernels.Kernel("k", "k", tmp_path, None, "")
@@ -42,7 +51,7 @@ def _run_with(program: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, 
     monkeypatch.setattr(accel, "choose", lambda *_: Accelerator(kvm, "of the test"))
     request = Request("k", ["true"], out=tmp_path / "out", data_plane=False)
     try:
-        run_guest(request, stdout=_nowhere, stderr=_nowhere, say=told.append)
+        run_guest(request, stdout=_nowhere, stderr=_nowhere, say=told.append, console=console)
     except GuestError as error:
         told.append(f"{type(error).__name__}: {error.cause}")
     assert os.listdir(places.vm_folder("runs")) == []
@@ -69,6 +78,76 @@ def test_a_qemu_that_refuses_or_aborts_under_kvm_is_not(monkeypatch: pytest.Monk
     assert last == "GuestError: the guest has died: QEMU was ended by SIGKILL, without a word"
     (last,) = _run_with(ABORTS, monkeypatch, tmp_path, kvm=True)
     assert last.startswith("QemuAbortedError: the guest has died")
+
+
+@pytest.mark.parametrize("kvm", [False, True])
+@pytest.mark.parametrize("program", [HANGS, EXITS])
+def test_who_sees_no_guest_come_up_is_told_how_to_see_how_far_it_comes(
+    program: str, kvm: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kernel = kernels.Kernel("patched", "6.99", tmp_path, None, "")
+    qemu = Qemu((sys.executable, "-c", program), (10, 0))
+    with (
+        Guest(qemu, kernel, tmp_path, Machine(model=model("igb")), out=tmp_path, kvm=kvm) as guest,
+        pytest.raises(GuestError) as told,
+    ):
+        guest.wait_ready(60.0 if program == EXITS else 0.1)
+    said = "has died" if program == EXITS else "did not come up within"
+    assert said in told.value.cause
+    accelerator = ["--accel", "tcg"] if kvm else []
+    words = shlex.split(str(told.value.remedy))
+    assert words == [
+        "xskit",
+        "vm",
+        "run",
+        "--console",
+        *accelerator,
+        "--kernel",
+        "patched",
+        "--nic",
+        "igb",
+        "--",
+        "true",
+    ]
+    _run([*words[1:-2], "--help"])
+    assert "Run COMMAND as root in a throw-away guest" in capfd.readouterr().out
+
+
+def test_a_console_that_is_looked_at_has_something_to_say(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tells = "import sys; sys.stderr.write(' '.join(sys.argv)); sys.exit(1)"
+    quiet, talkative = (_run_with(tells, monkeypatch, tmp_path, kvm=False, console=it)[-1] for it in (None, _nowhere))
+    assert "quiet" in quiet
+    assert "loglevel=7" not in quiet
+    assert talkative.index("loglevel=7") > talkative.index("quiet"), "the last one holds"
+
+
+def test_a_time_limit_is_told_with_a_longer_one(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def late(*_: object, **__: object) -> None:
+        raise TimeLimitError("the time limit of 1800 s is over")
+
+    monkeypatch.setattr(session, "run_guest", late)
+    assert _run(["vm", "run", "--time-limit", "30min", "--", "true"]) == 124
+    assert capfd.readouterr().err.endswith("try: --time-limit 1h\n")
+
+
+def test_what_compiles_for_a_guest_ends_with_xskit_however_it_ends(cache: Path) -> None:
+    script = (
+        "import os, signal\nfrom xskit.vm.compiled import Preparation\n"
+        "with Preparation() as made:\n"
+        "    print(made._process.pid, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == -9, done.stderr
+    pid = int(done.stdout)
+    for _ in range(100):  # it is killed at once, and then has to go
+        if start_time(pid) is None:
+            return
+        time.sleep(0.05)
+    os.kill(pid, 9)
+    pytest.fail("it went on")
 
 
 @pytest.mark.parametrize(("number", "remedy"), [(errno.EPERM, "--queues 1"), (errno.ENOENT, "ls -l /dev/net/tun")])
@@ -119,6 +198,28 @@ def test_a_folder_that_was_removed_is_told(
 def test_of_what_apt_says_the_reason_is_told_and_not_the_address() -> None:
     said = "Err:1 http://deb.example x InRelease\n  Could not connect to deb.example:80 (refused)\nE: Failed to fetch\n"
     assert apt.explain_apt(said).cause.endswith("reached: Could not connect to deb.example:80 (refused)")
+    said = "W: Some index files failed to download.\nE: Unable to locate package linux-image-9\n"
+    assert apt.explain_apt(said).cause == "apt failed: E: Unable to locate package linux-image-9"
+
+
+def test_what_a_fetch_that_was_broken_off_has_left_is_not_taken_for_what_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    monkeypatch.setattr(apt, "_KEYRING", tmp_path)
+    fetcher = apt.Apt("kernels", [], lambda line: None)
+    archives = places.vm_folder("apt") / "kernels" / "archives"
+
+    def download(argv: list[str], cwd: Path | None = None) -> str:
+        for name in argv[argv.index("-q") + 1 :]:
+            (archives / f"{name}_1_amd64.deb").touch()  # apt leaves what is there already as it is
+        return ""
+
+    monkeypatch.setattr(fetcher, "_execute", download)
+    for left in ("binary", "other"):
+        (archives / f"{left}_1_amd64.deb").touch()
+    files = fetcher.download(["binary", "modules"])
+    assert [file.name for file in files] == ["binary_1_amd64.deb", "modules_1_amd64.deb"]
 
 
 def test_of_two_that_build_the_same_archive_one_is_first_and_both_have_it(
@@ -143,4 +244,7 @@ def test_of_two_that_build_the_same_archive_one_is_first_and_both_have_it(
     first, second = archives
     assert first == second
     assert first.is_file()
+    os.utime(first.parent, (0, 0))  # as if made long ago: who uses it says so, so that nobody sweeps it
+    assert initramfs.build(kernel, tmp_path / "busybox") == first
+    assert time.time() - first.parent.stat().st_mtime < 3600
     assert sorted(kernel.folder.iterdir()) == sorted([used, first.parent])

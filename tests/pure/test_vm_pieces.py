@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xskit.cli.nic import Nic
 from xskit.errors import UsageError
 from xskit.vm import cpio
 from xskit.vm.apt import Package, Suite, _parse_show, explain_apt
@@ -243,6 +246,10 @@ def test_hardware_that_cannot_be_is_refused(hardware: dict[str, object]) -> None
         Machine(**hardware)  # type: ignore[arg-type]
 
 
+def test_commands_take_the_nic_models_that_there_are() -> None:
+    assert get_args(Nic) == tuple(MODELS)
+
+
 def test_an_unknown_nic_model_is_refused_with_those_there_are() -> None:
     with pytest.raises(UsageError, match=r"'ixgbe'.*virtio-net.*igb"):
         model("ixgbe")
@@ -270,16 +277,25 @@ def test_a_command_reaches_a_shell_as_it_was_written(tmp_path: Path) -> None:
     command = Command(
         ["printf", "%s|", "a b", "$HOME", "it's", "", "*"], tmp_path, {"VALUE": "x'y\nz", "PATH": "/usr/bin:/bin"}
     )
-    first, _, script = command.script("token").partition("\n")
-    assert first == "token"
-    assert script.endswith("\n#xskit-end\n")
+    first, _, script = command.script("token").partition(b"\n")
+    assert first == b"token"
+    assert script.endswith(b"\n#xskit-end\n")
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "a b|$HOME|it's||*|"
     seen = Command(["printenv", "VALUE", "XSKIT_OUT", "PWD"], tmp_path, {"VALUE": "x'y\nz", "PATH": "/usr/bin:/bin"})
-    done = subprocess.run(["sh", "-c", seen.script("t").partition("\n")[2]], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["sh", "-c", seen.script("t").partition(b"\n")[2]], capture_output=True, text=True, check=True
+    )
     assert done.stdout == f"x'y\nz\n/run/xskit-vm/out\n{tmp_path}\n"
 
 
+def test_words_that_are_no_text_reach_a_shell_as_they_came(tmp_path: Path) -> None:
+    odd = b"\xff\x80 \xe9"
+    command = Command(["printf", "%s|%s", os.fsdecode(odd), "é"], tmp_path, {"PATH": "/usr/bin:/bin"})
+    script = command.script("t").partition(b"\n")[2]
+    assert subprocess.run(["sh", "-c", script], capture_output=True, check=True).stdout == odd + b"|\xc3\xa9"
+
+
 def test_a_folder_that_is_not_there_is_no_place_for_a_command(tmp_path: Path) -> None:
-    script = Command(["true"], tmp_path / "absent").script("t").partition("\n")[2]
+    script = Command(["true"], tmp_path / "absent").script("t").partition(b"\n")[2]
     assert subprocess.run(["sh", "-c", script], capture_output=True, check=False).returncode == 125

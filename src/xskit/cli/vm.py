@@ -74,6 +74,7 @@ def run(
     """
     from xskit.netconf.signals import terminated_by_exception
     from xskit.vm.devices import model
+    from xskit.vm.errors import TimeLimitError
     from xskit.vm.machine import Machine
     from xskit.vm.session import Request, run_guest
 
@@ -94,14 +95,18 @@ def run(
         out=out,
         data_plane=data_plane,
     )
-    with terminated_by_exception():
-        result = run_guest(
-            request,
-            stdout=_writer(sys.stdout.buffer.fileno()),
-            stderr=_writer(sys.stderr.buffer.fileno()),
-            say=_say_nothing if quiet else _say,
-            console=_writer(sys.stderr.buffer.fileno()) if console else None,
-        )
+    try:
+        with terminated_by_exception():
+            result = run_guest(
+                request,
+                stdout=_writer(sys.stdout.buffer.fileno()),
+                stderr=_writer(sys.stderr.buffer.fileno()),
+                say=_say_nothing if quiet else _say,
+                console=_writer(sys.stderr.buffer.fileno()) if console else None,
+            )
+    except TimeLimitError as error:
+        longer = f"--time-limit {units.format_duration(2 * time_limit_ns)}"
+        raise TimeLimitError(error.cause, remedy=longer) from error
     if result.files and not quiet:
         _say(f"{len(result.files)} files in {out}")
     raise typer.Exit(result.outcome.exit_code)
@@ -153,11 +158,12 @@ def fetch_kernel(
 
     Example: xskit vm kernels fetch 6.12
     """
+    from xskit.netconf.signals import terminated_by_exception
     from xskit.vm import qemu
     from xskit.vm.devices import MODELS
     from xskit.vm.kernels import fetch
 
-    with _step() as say:
+    with terminated_by_exception(), _step() as say:
         kernel = fetch(version, say)
         qemu.qemu(max(model.qemu for model in MODELS.values()), say)
         qemu.busybox(say)
@@ -178,9 +184,11 @@ def add_kernel(
 
     Example: xskit vm kernels add arch/x86/boot/bzImage --name patched
     """
+    from xskit.netconf.signals import terminated_by_exception
     from xskit.vm.kernels import add
 
-    kernel = add(image, modules, name)
+    with terminated_by_exception():
+        kernel = add(image, modules, name)
     print(f"{kernel.version} {kernel.release}")
 
 

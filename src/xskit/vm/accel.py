@@ -1,7 +1,8 @@
 """KVM or emulation (TCG), found out by booting: where /dev/kvm opens, a stock kernel may hang under it all the same.
 
 On nested hosts whose KVM wants guests that know of it (PVM), QEMU aborts or the kernel spins for ever. So the very
-kernel is booted once, with a short limit; the verdict is kept for this host kernel, QEMU and guest kernel.
+kernel is booted once, with a short limit; the verdict is kept for this host kernel and QEMU, in the guest kernel's
+folder: another build of it, which may have the same release, is tried anew.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from xskit.vm.errors import GuestError
 from xskit.vm.guest import Guest
 from xskit.vm.kernels import Kernel
 from xskit.vm.machine import Machine
-from xskit.vm.places import new_run_folder, vm_folder
+from xskit.vm.places import new_run_folder
 from xskit.vm.qemu import Qemu
 
 __all__ = ["Accelerator", "Wanted", "choose"]
@@ -64,9 +65,8 @@ def choose(wanted: Wanted, qemu: Qemu, kernel: Kernel, initramfs: Path, say: Say
 
 
 def _remembered(qemu: Qemu, kernel: Kernel, initramfs: Path, say: Say) -> Accelerator:
-    verdicts = vm_folder("accel")
     major, minor = qemu.version
-    path = verdicts / f"{platform.release()}_qemu-{major}.{minor}_{kernel.release}.json"
+    path = kernel.folder / f"accel-{platform.release()}-qemu-{major}.{minor}.json"
     if path.exists():
         known = json.loads(path.read_text())
         return Accelerator(known["kvm"], known["reason"].partition(" (")[0])  # QEMU's own words were told once

@@ -141,19 +141,18 @@ class Apt:
 
     def download(self, names: Sequence[str]) -> list[Path]:
         """Fetch packages, without what they depend on; the files stay until `clean`."""
-        folder = self._folder / "archives"
-        before = set(folder.glob("*.deb"))
-        self._run("download", "-q", *names, cwd=folder)
-        files = sorted(set(folder.glob("*.deb")) - before)
-        return files or sorted(before)
+        self.clean()
+        self._run("download", "-q", *names, cwd=self._folder / "archives")
+        return sorted((self._folder / "archives").glob("*.deb"))
 
     def download_with_dependencies(self, names: Sequence[str]) -> list[Path]:
-        """Fetch packages and those that they depend on and that are not installed here."""
+        """Fetch packages and those that they depend on and that are not installed here; they stay likewise."""
+        self.clean()
         self._run("install", "-q", "-y", "--no-install-recommends", "--download-only", *names)
         return sorted((self._folder / "archives").glob("*.deb"))
 
     def clean(self) -> None:
-        """Remove the fetched files."""
+        """Remove the fetched files, and what a fetch that was broken off has left: it may be any package's."""
         for file in (self._folder / "archives").glob("*.deb"):
             file.unlink()
 
@@ -204,6 +203,7 @@ _UNSIGNED = ("NO_PUBKEY", "is not signed", "signatures were invalid", "BADSIG", 
 def explain_apt(output: str) -> FetchError:
     """The error behind what a failed apt has printed."""
     complaints = [line.strip() for line in output.splitlines() if line.startswith(("E:", "W:", "Err:"))]
+    complaints.sort(key=lambda line: not line.startswith("E:"))  # a warning comes first, and is seldom the reason
     first = complaints[0] if complaints else output.strip().splitlines()[-1] if output.strip() else "no reason given"
     if reason := _line_with(output, _UNSIGNED):
         return FetchError(

@@ -12,6 +12,7 @@ import sys
 from types import TracebackType
 from typing import Self
 
+from xskit.vm.children import dying_with_us
 from xskit.vm.errors import GuestError
 from xskit.vm.machine import GUEST_CPU
 from xskit.vm.places import vm_folder
@@ -36,6 +37,7 @@ class Preparation:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             start_new_session=True,
+            preexec_fn=dying_with_us(),
         )
 
     @property

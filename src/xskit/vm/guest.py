@@ -9,7 +9,6 @@ stdout, stderr <------------------------ the command
 
 from __future__ import annotations
 
-import ctypes
 import os
 import secrets
 import selectors
@@ -26,6 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from xskit.vm.children import dying_with_us
 from xskit.vm.errors import GuestError, QemuAbortedError, TimeLimitError
 from xskit.vm.kernels import Kernel
 from xskit.vm.machine import CHANNELS, Machine, command_line, nic_arguments
@@ -37,12 +37,9 @@ __all__ = ["BOOT_LIMIT_S", "Command", "Guest", "Outcome"]
 Sink = Callable[[bytes], None]
 
 BOOT_LIMIT_S = 120.0
-_PR_SET_PDEATHSIG = 1
 _CONSOLE_BYTES = 64 << 10
 _NO_HOST_NETWORK = "is not connected to host network"  # QEMU warns of each hub, and it is meant so
 _OUT = "/run/xskit-vm/out"
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
@@ -59,14 +56,17 @@ class Command:
     cwd: Path
     environment: Mapping[str, str] = field(default_factory=dict)
 
-    def script(self, token: str) -> str:
-        """As the guest is told it: the token that is to end the streams, and a script up to a line that ends it."""
+    def script(self, token: str) -> bytes:
+        """As the guest is told it: the token that is to end the streams, and a script up to a line that ends it.
+
+        Words and variables need not be text: what Python has read from the system goes back as it was.
+        """
         variables = {**self.environment, "XSKIT_OUT": _OUT}
         variables["PATH"] = f"/run/xskit-vm/bin:{variables.get('PATH', '/usr/sbin:/usr/bin:/sbin:/bin')}"
         lines = [token]
         lines += [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
         lines += [f"cd {shlex.quote(str(self.cwd))} || exit 125", f"exec {shlex.join(self.argv)}", "#xskit-end"]
-        return "\n".join(lines) + "\n"
+        return os.fsencode("\n".join(lines) + "\n")
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,7 @@ class Guest:
         taps: Sequence[Sequence[int]] = (),
     ) -> None:
         self.machine = machine
+        self._watched = _watched(kernel, machine, kvm=kvm)
         self._console_sink = console
         self._console = b""
         self._stack = ExitStack()
@@ -144,7 +145,6 @@ class Guest:
                 append=append,
                 taps=taps,
             )
-            parent = os.getpid()
             try:
                 self._process = subprocess.Popen(
                     line,
@@ -154,7 +154,7 @@ class Guest:
                     stderr=subprocess.PIPE,
                     pass_fds=[other.fileno() for other in theirs.values()] + [fd for tap in taps for fd in tap],
                     start_new_session=True,  # the terminal's Ctrl-C is for us to deal with
-                    preexec_fn=lambda: _die_with(parent),
+                    preexec_fn=dying_with_us(),
                 )
             finally:
                 for other in theirs.values():
@@ -189,10 +189,10 @@ class Guest:
         self._streams = {"stdout": _Stream(stdout, token.encode()), "stderr": _Stream(stderr, token.encode())}
         self.wait_ready()
         assert self.ready is not None
-        self._ours["control"].sendall(command.script(token[1:]).encode())
+        self._ours["control"].sendall(command.script(token[1:]))
         self._listen(self._complete, float("inf") if time_limit_s is None else time.monotonic() + time_limit_s)
         if not self._complete():
-            raise TimeLimitError(f"the time limit of {time_limit_s:g} s is over", remedy="--time-limit 30min")
+            raise TimeLimitError(f"the time limit of {time_limit_s:g} s is over")
         assert self._exit_code is not None
         assert self._command_started is not None
         return Outcome(
@@ -311,7 +311,7 @@ class Guest:
         self._process.wait()
 
     def _dead(self, cause: str) -> GuestError:
-        """The error, with the last words of the console and of QEMU."""
+        """The error, with the last words of the console and of QEMU; and how to see more of a boot that failed."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(0.5)  # its sockets are closed a little before it is gone
         code = self._process.poll()
@@ -327,7 +327,8 @@ class Guest:
         told = [line for line in words.splitlines() if _NO_HOST_NETWORK not in line]
         last = [line for line in [*console.splitlines()[-15:], *told[-5:]] if line.strip()]
         kind = QemuAbortedError if aborted else GuestError
-        return kind("\n  | ".join([cause if last else f"{cause}, without a word", *last]))
+        remedy = self._watched if self.ready is None else None
+        return kind("\n  | ".join([cause if last else f"{cause}, without a word", *last]), remedy=remedy)
 
 
 class _Stream:
@@ -355,15 +356,14 @@ class _Stream:
             self._sink(content)
 
 
+def _watched(kernel: Kernel, machine: Machine, *, kvm: bool) -> str:
+    """The command that shows how far such a guest comes; emulated, since KVM may be what it fails under."""
+    words = ["xskit", "vm", "run", "--console", *(["--accel", "tcg"] if kvm else []), "--kernel", kernel.version]
+    return shlex.join([*words, "--nic", machine.model.name, "--", "true"])
+
+
 def _receive(connection: socket.socket) -> bytes:
     try:
         return connection.recv(65536)
     except OSError:
         return b""
-
-
-def _die_with(parent: int) -> None:
-    """In the child: be killed when the thread that started us ends, however it ends (prctl(2))."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)

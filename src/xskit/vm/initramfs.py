@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import shutil
 import tempfile
 import time
@@ -34,7 +35,7 @@ _STALE_S = 86400.0
 
 LATER = (
     *(model.driver for model in MODELS.values()),
-    "veth", "tun", "bridge", "macvlan", "xsk_diag",
+    "veth", "tun", "bridge", "macvlan", "8021q", "xsk_diag",
     "sch_netem", "sch_fq", "sch_fq_codel", "sch_tbf", "sch_ingress", "cls_bpf", "act_mirred",
 )  # fmt: skip
 """What a guest may ask for: NICs, and what is built of interfaces."""
@@ -59,6 +60,8 @@ def build(kernel: Kernel, busybox: Path) -> Path:
                 made.rename(folder)
         if not folder.is_dir():
             raise FetchError(f"{folder} cannot be made", remedy=f"ls -ld {kernel.folder}")
+    with suppress(OSError):  # a cache that cannot be written will do
+        os.utime(folder)
     return folder / "initramfs.cpio"
 
 

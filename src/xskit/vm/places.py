@@ -1,7 +1,7 @@
 """Where the vm floor keeps what it fetches: below $XSKIT_CACHE, or xskit/ in the user's cache folder.
 
 vm/apt/          the private configuration, lists and archives of apt
-vm/kernels/      one folder a kernel: vmlinuz, modules/, kernel.json
+vm/kernels/      one folder a kernel: vmlinuz, modules/, kernel.json, and what was built for it and found out of it
 vm/qemu/ vm/busybox
 vm/runs/         one folder a running guest, named PID-START: what a killed xskit left is swept by the next one
 vm/compiled/     the compiled data plane for the guests' CPU

@@ -81,7 +81,6 @@ def _fetch(folder: Path, least: int, say: Say) -> None:
     apt = Apt("tools", [Suite(name) for name in names], say)
     apt.update()
     say("fetching QEMU (16 MB)")
-    apt.clean()
     files = apt.download_with_dependencies([f"{package}{origin}" for package in _PACKAGES])
     with tempfile.TemporaryDirectory(dir=vm_folder("qemu"), prefix=".new-") as draft:
         raw = Path(draft) / "root"
@@ -140,7 +139,6 @@ def busybox(say: Say) -> Path:
     release = debian_release()
     apt = Apt("tools", [Suite(name) for name in _SOURCES.get(release or "", _SOURCES["bookworm"])[0]], say)
     apt.update()
-    apt.clean()
     say("fetching busybox (1 MB)")
     with tempfile.TemporaryDirectory(dir=vm_folder("busybox"), prefix=".new-") as draft:
         unpack(apt.download(["busybox-static"]), Path(draft))

@@ -25,6 +25,9 @@ __all__ = ["Request", "Result", "run_guest"]
 Say = Callable[[str], None]
 
 _INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "LANG", "VIRTUAL_ENV")
+_TALKATIVE = ("loglevel=7",)
+"""Who looks at the console wants to see what the kernel says, and it says next to nothing by itself (quiet)."""
+
 _INHERITED_PREFIXES = ("LC_", "PYTHON", "XSKIT_")
 
 
@@ -101,7 +104,15 @@ def run_guest(
 
             def boot() -> Guest:
                 made = Guest(
-                    qemu, kernel, archive, hardware, out=folder, kvm=accelerator.kvm, console=console, taps=others
+                    qemu,
+                    kernel,
+                    archive,
+                    hardware,
+                    out=folder,
+                    kvm=accelerator.kvm,
+                    append=() if console is None else _TALKATIVE,
+                    console=console,
+                    taps=others,
                 )
                 stack.enter_context(made)
                 made.wait_ready()

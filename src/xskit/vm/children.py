@@ -1,0 +1,25 @@
+"""Processes that end with xskit, however it ends: the kernel kills them (PR_SET_PDEATHSIG, prctl(2))."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Callable
+
+__all__ = ["dying_with_us"]
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def dying_with_us() -> Callable[[], None]:
+    """A `preexec_fn` for subprocess.Popen: the child is killed when the thread that starts it ends."""
+    parent = os.getpid()
+
+    def prepare() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # it ended before we said so
+            os._exit(1)
+
+    return prepare
