@@ -20,8 +20,13 @@ from xskit.vm.session import Request, run_guest
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 420.0
 
-SUITES = {"virtio-net": "ladder zerocopy", "igb": "ladder queues stall zerocopy"}
-"""All that is checked where there is zero copy, in one boot; igb has several queues by itself."""
+SUITES = {
+    ("6.12", "e1000e"): "ladder vlans",
+    ("7.3", "virtio-net"): "ladder zerocopy",
+    ("7.3", "igb"): "ladder queues stall zerocopy",
+}
+"""All that is checked in one boot besides the ladder: e1000e takes tags out of packets, igb has several queues by
+itself, and on 7.3 there is zero copy."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,11 @@ def run_suite(suite: str, kernel: str, nic: str, *, nics: int = 4, queues: int =
         b"".join(printed).decode(errors="replace"),
         ended,
     )
+
+
+def run_all(kernel: str, nic: str) -> Ran:
+    """All that is checked on this kernel with these NICs."""
+    return run_suite(SUITES.get((kernel, nic), "ladder"), kernel, nic)
 
 
 def judge(ran: Ran, check: str) -> dict[str, Any]:

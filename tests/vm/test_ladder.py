@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.vm.inside import ladder
-from tests.vm.suites import ROOT, SUITES, Ran, judge, run_suite
+from tests.vm.suites import ROOT, judge, run_all
 
 pytestmark = pytest.mark.vm
 
@@ -26,14 +26,10 @@ PAGE = ROOT / "docs" / "reference" / "kernels.md"
 BEGIN, END = "<!-- written by tests/vm/test_ladder.py -->\n", "<!-- to here -->\n"
 
 
-def _run(kernel: str, nic: str) -> Ran:
-    return run_suite(SUITES[nic] if kernel == "7.3" else "ladder", kernel, nic)
-
-
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize(("kernel", "nic"), PLACES)
 def test_the_best_mode_there_is_works(kernel: str, nic: str, check: str) -> None:
-    judge(_run(kernel, nic), check)
+    judge(run_all(kernel, nic), check)
 
 
 EXPECTED = {
@@ -50,17 +46,27 @@ EXPECTED = {
 
 @pytest.mark.parametrize(("kernel", "nic"), PLACES)
 def test_the_mode_is_the_one_that_the_driver_has(kernel: str, nic: str) -> None:
-    facts = judge(_run(kernel, nic), "check_mode")
+    facts = judge(run_all(kernel, nic), "check_mode")
     assert (facts["xdp_mode"], facts["zero_copy"], facts["multi_buffer"]) == EXPECTED[kernel, nic]
     assert facts["zero_copy"] or facts["why"], "why it is not better must be said"
     assert ("XDP_FRAGS" in facts["missing"]) == (kernel == "5.10")
 
 
 def test_an_old_kernel_says_what_a_large_mtu_would_need() -> None:
-    facts = judge(_run("6.1", "virtio-net"), "check_jumbo")
+    facts = judge(run_all("6.1", "virtio-net"), "check_jumbo")
     assert facts["jumbo"] is False
     assert "multi-buffer came with Linux 6.6" in facts["said"]
     assert "MTU" in facts["said"]
+
+
+@pytest.mark.parametrize(("kernel", "nic"), PLACES)
+def test_packet_memory_ends_where_the_plan_says(kernel: str, nic: str) -> None:
+    """EFAULT: the kernel has taken the size, and then found that the memory cannot be touched."""
+    facts = judge(run_all(kernel, nic), "check_largest_memory")
+    assert facts["largest"][0] == "EFAULT"
+    number, said = facts["a page more"]
+    assert number == ("ENOMEM" if kernel == "5.10" else "EFAULT")
+    assert ("before Linux 5.14 it takes 2 GiB at most" in said) == (kernel == "5.10")
 
 
 def test_the_table_in_the_documentation_is_what_was_found() -> None:
@@ -80,7 +86,7 @@ def _table() -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for kernel, nic in PLACES:
-        ran = _run(kernel, nic)
+        ran = run_all(kernel, nic)
         mode, traffic = judge(ran, "check_mode"), judge(ran, "check_traffic")
         jumbo = judge(ran, "check_jumbo")
         cells = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.vm.inside import queues, stall, zerocopy
-from tests.vm.suites import SUITES, judge, run_suite
+from tests.vm.suites import judge, run_all, run_suite
 
 pytestmark = pytest.mark.vm
 
@@ -15,12 +15,12 @@ KERNEL = "7.3"
 @pytest.mark.parametrize("check", [check.__name__ for check in zerocopy.CHECKS])
 @pytest.mark.parametrize("nic", ["virtio-net", "igb"])
 def test_zero_copy(nic: str, check: str) -> None:
-    judge(run_suite(SUITES[nic], KERNEL, nic), check)
+    judge(run_all(KERNEL, nic), check)
 
 
 @pytest.mark.parametrize("check", [check.__name__ for check in queues.CHECKS])
 def test_two_queues_of_igb(check: str) -> None:
-    judge(run_suite(SUITES["igb"], KERNEL, "igb"), check)
+    judge(run_all(KERNEL, "igb"), check)
 
 
 @pytest.mark.root
@@ -32,4 +32,4 @@ def test_two_queues_of_virtio_net(check: str) -> None:
 
 @pytest.mark.parametrize("check", [check.__name__ for check in stall.CHECKS])
 def test_a_driver_that_stalls(check: str) -> None:
-    judge(run_suite(SUITES["igb"], KERNEL, "igb"), check)
+    judge(run_all(KERNEL, "igb"), check)

@@ -1,0 +1,15 @@
+"""VLAN interfaces on a NIC that takes tags out of packets, in a guest that other tests boot too."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.vm.inside import vlans
+from tests.vm.suites import judge, run_all
+
+pytestmark = pytest.mark.vm
+
+
+@pytest.mark.parametrize("check", [check.__name__ for check in vlans.CHECKS])
+def test_tags_cross_a_link(check: str) -> None:
+    judge(run_all("6.12", "e1000e"), check)
