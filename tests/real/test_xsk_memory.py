@@ -74,6 +74,26 @@ def test_a_forked_child_takes_nothing_from_its_parent(pair):
         assert len(receiver.receive(timeout=30.0)) >= 1
 
 
+def test_what_a_forked_child_has_not_is_said(pair):
+    with two_sockets() as (sender, receiver):
+        sender.send(numbered(1))
+        (packet,) = receiver.receive(timeout=30.0)
+        packet.keep()
+        if (child := os.fork()) == 0:
+            code = 1
+            with suppress(BaseException):
+                with pytest.raises(UsageError, match="^this packet is gone: its packet memory is closed"):
+                    bytes(packet)
+                with pytest.raises(UsageError, match="^the socket of queue 0 of vb is closed$"):
+                    receiver.statistics()
+                packet.release()
+                receiver.umem.check()
+                code = 0
+            os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+        assert bytes(packet) == numbered(1)[0]
+
+
 def test_a_forked_child_has_neither_rings_nor_packet_memory(pair):
     with two_sockets() as (sender, _):
         reading, writing = os.pipe()

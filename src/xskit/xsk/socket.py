@@ -203,9 +203,10 @@ class Socket:
 
     def statistics(self) -> Statistics:
         """XDP_STATISTICS of this socket; after close, as they were then. `rx_fill_ring_empty` is that of the queue's
-        FILL ring."""
+        FILL ring. UsageError in a forked child."""
         if self._last is not None:
             return self._last
+        self._require_open()
         return Statistics.unpack(self._socket.getsockopt(SOL_XDP, SocketOption.STATISTICS, Statistics.LAYOUT.size))
 
     def register(self, program: RedirectProgram) -> None:

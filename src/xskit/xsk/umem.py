@@ -21,6 +21,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from xskit._fork import not_inherited
 from xskit.abi.xdp import (
     PACKET_HEADROOM_BYTES,
     SOL_XDP,
@@ -67,7 +68,7 @@ class User(Protocol):
 
 
 class Umem:
-    """Packet memory of `frames` frames, populated, not inherited by forked children.
+    """Packet memory of `frames` frames, populated. In a forked child it is closed from the start.
 
     Args:
         frames: how many.
@@ -119,6 +120,7 @@ class Umem:
         self._users: list[User] = []
         self.to_fill = 0
         """FILL rings on this memory that have not got their share of the pool yet."""
+        not_inherited(self, Umem._lose)
 
     @property
     def address(self) -> int:
@@ -237,6 +239,12 @@ class Umem:
             user.close()
         self._bytes = memoryview(b"")
         self._region.close()
+
+    def _lose(self) -> None:
+        """In a forked child, which has none of it: to touch it there would end the process."""
+        self._users.clear()
+        self._bytes = memoryview(b"")
+        self._region.address = 0
 
     def __enter__(self) -> Self:
         return self
