@@ -48,7 +48,8 @@ class Asked:
 
 @contextmanager
 def terminated_by_exception() -> Iterator[Asked]:
-    """In the block, signals that end a process raise in the main thread. An ignored one (nohup) stays ignored.
+    """In the block, signals that end a process raise in the main thread. An ignored one (nohup) stays ignored, and one
+    that was given a handler in C keeps it: Python could not put it back.
 
     SIGINT raises KeyboardInterrupt, SIGTERM and SIGHUP raise `Terminated`. Does nothing in another thread: Python lets
     only the main thread handle signals.
@@ -58,13 +59,13 @@ def terminated_by_exception() -> Iterator[Asked]:
         yield asked
         return
     before = {number: signal.getsignal(number) for number in _SIGNALS}
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:
-            signal.signal(number, asked)
+    ours = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
     try:
+        for number in ours:
+            signal.signal(number, asked)
         yield asked
     finally:
-        for number, handler in before.items():
+        for number, handler in ours.items():
             signal.signal(number, handler)
 
 
