@@ -95,6 +95,8 @@ def test_popen_options_and_exit_code():
 def test_commands_that_cannot_be_started(tmp_path):
     with pytest.raises(UsageError, match="^xk-nonsense cannot be started: No such file or directory$"):
         spawn_in(NAME, ["xk-nonsense"])
+    with pytest.raises(UsageError, match="^true cannot be started in /xk-nowhere: No such file or directory$"):
+        spawn_in(NAME, ["true"], cwd="/xk-nowhere")
     with pytest.raises(UsageError, match="cannot be started: Permission denied"):
         spawn_in(NAME, [str(tmp_path)])
     with pytest.raises(MissingError, match="there is no network namespace xk-none"):

@@ -65,7 +65,6 @@ class MapType(IntEnum):
     PERCPU_HASH = 5  # 4.6
     PERCPU_ARRAY = 6  # 4.6
     LPM_TRIE = 11  # 4.11
-    DEVMAP = 14  # 4.14
     XSKMAP = 17  # 4.18
 
     @property
@@ -91,7 +90,6 @@ class UpdateFlag(IntEnum):
 class ProgramType(IntEnum):
     """bpf_prog_type."""
 
-    SOCKET_FILTER = 1
     SCHED_CLS = 3  # 4.1
     XDP = 6  # 4.8
     RAW_TRACEPOINT = 17  # 4.17
@@ -114,7 +112,6 @@ class AttachType(IntEnum):
 
     NONE = 0
     XDP = 37  # 5.9
-    TCX_INGRESS = 46  # 6.6
     TCX_EGRESS = 47  # 6.6
 
 
@@ -172,6 +169,5 @@ class SkBuff(IntEnum):
     """Offsets in struct __sk_buff, the context of a tc program; every field is a u32."""
 
     LEN = 0
-    PROTOCOL = 16
     DATA = 76
     DATA_END = 80

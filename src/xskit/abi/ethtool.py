@@ -31,9 +31,6 @@ ETHTOOL_SCHANNELS = 0x3D
 ETH_SS_FEATURES = 4
 ETH_GSTRING_LEN = 32
 
-ETHTOOL_F_UNSUPPORTED = 1  # result of SFEATURES: some of the bits cannot be changed
-ETHTOOL_F_WISH = 2  # result of SFEATURES: noted, but not all of it is active
-
 INTERFACE_REQUEST = struct.Struct("=16sQ16x")  # ifreq, with a pointer
 LINK = struct.Struct("=II")  # ethtool_value: command, carrier
 DRIVER_INFO = struct.Struct("=I32s32s32s32s32s12xIIIII")  # ethtool_drvinfo

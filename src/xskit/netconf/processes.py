@@ -56,7 +56,7 @@ def spawn_in(
         options: as of subprocess.Popen: env, cwd, stdin, stdout, stderr, text, start_new_session, ...
 
     Raises:
-        UsageError: there is no such command, or it cannot be executed.
+        UsageError: there is no such command or folder, or it cannot be executed.
         MissingError: there is no such namespace.
         PrivilegeError: CAP_SYS_ADMIN is missing.
         KernelError: the kernel refused, or there is no /etc/hosts to extend.
@@ -82,7 +82,9 @@ def spawn_in(
         case subprocess.Popen() as process:
             return process
         case FileNotFoundError() | PermissionError() | NotADirectoryError() as error:
-            raise UsageError(f"{argv[0]} cannot be started: {error.strerror}") from error
+            folder = options.get("cwd")
+            where = f" in {folder}" if folder is not None and error.filename == folder else ""
+            raise UsageError(f"{argv[0]} cannot be started{where}: {error.strerror}") from error
         case BaseException() as error:
             raise error
 
