@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 
 import pytest
@@ -17,7 +18,9 @@ ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def as_before():
     """The handlers that were there must be there again."""
     before = [signal.getsignal(number) for number in ALL]
+    hook = sys.unraisablehook  # stays with a process that a signal ends
     yield
+    sys.unraisablehook = hook
     after = [signal.getsignal(number) for number in ALL]
     for number, handler in zip(ALL, before, strict=True):
         signal.signal(number, handler)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from types import FrameType
 __all__ = ["Asked", "Terminated", "no_signals", "terminated_by_exception"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_AGAIN_SECONDS = 0.01
 
 
 class Terminated(SystemExit):
@@ -20,17 +22,27 @@ class Terminated(SystemExit):
 class Asked:
     """What signals have asked for so far.
 
-    An exception that a signal raises while an object is being destroyed is lost: Python prints and forgets it. So
-    whoever is about to begin something long calls `check`.
+    An exception that a signal raises while an object is being destroyed, or while C calls back, is lost: Python would
+    print and forget it, as it would what objects complain of that an exception left half made. The compiler has many of
+    both. So nothing of that is printed once a signal has come, and an alarm raises the exception again. Whoever is
+    about to begin something long calls `check`.
     """
 
     def __init__(self) -> None:
-        self._numbers: list[int] = []
+        self.numbers: list[int] = []
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """The signal handler."""
-        self._numbers.append(number)
+        if number != signal.SIGALRM:
+            self.numbers.append(number)
         self.check()
+
+    def lost(self, unraisable: sys.UnraisableHookArgs) -> None:
+        """What stands for sys.unraisablehook."""
+        if not self.numbers:
+            sys.__unraisablehook__(unraisable)
+        elif isinstance(unraisable.exc_value, (KeyboardInterrupt, Terminated)):
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
 
     def check(self) -> None:
         """Raise what the first signal stands for, if there was one.
@@ -39,11 +51,11 @@ class Asked:
             KeyboardInterrupt: for SIGINT.
             Terminated: for the others.
         """
-        if not self._numbers:
+        if not self.numbers:
             return
-        if self._numbers[0] == signal.SIGINT:
+        if self.numbers[0] == signal.SIGINT:
             raise KeyboardInterrupt
-        raise Terminated(128 + self._numbers[0])
+        raise Terminated(128 + self.numbers[0])
 
 
 @contextmanager
@@ -58,13 +70,18 @@ def terminated_by_exception() -> Iterator[Asked]:
     if threading.current_thread() is not threading.main_thread():
         yield asked
         return
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    hook = sys.unraisablehook
+    before = {number: signal.getsignal(number) for number in (*_SIGNALS, signal.SIGALRM)}
     ours = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
     try:
         for number in ours:
             signal.signal(number, asked)
+        sys.unraisablehook = asked.lost
         yield asked
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if not asked.numbers:  # else what is half made is destroyed when the exception is, behind this block
+            sys.unraisablehook = hook
         for number, handler in ours.items():
             signal.signal(number, handler)
 
