@@ -32,6 +32,17 @@ except (KeyboardInterrupt, SystemExit) as error:
     del half_made
 """
 
+BEHIND = """
+try:
+    with terminated_by_exception():
+        signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    pass
+Interrupted()
+time.sleep(0.1)
+print("goes on")
+"""
+
 QUIET = """
 with terminated_by_exception():
     HalfMade()
@@ -50,6 +61,11 @@ def run(code: str, name: str = "SIGINT") -> subprocess.CompletedProcess[str]:
 def test_an_exception_that_an_object_in_its_end_swallows_is_raised_again(name, exception):
     done = run(LOST, name)
     assert (done.stdout, done.stderr) == (f"{exception}\n", "")
+
+
+def test_behind_the_block_no_alarm_ends_the_process():
+    done = run(BEHIND)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "goes on\n", "")
 
 
 def test_without_a_signal_what_is_half_made_complains_as_ever():

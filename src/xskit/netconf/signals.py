@@ -12,6 +12,7 @@ from types import FrameType
 __all__ = ["Asked", "Terminated", "no_signals", "terminated_by_exception"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ALARM = signal.SIGALRM
 _AGAIN_SECONDS = 0.01
 
 
@@ -33,7 +34,7 @@ class Asked:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """The signal handler."""
-        if number != signal.SIGALRM:
+        if number != _ALARM:
             self.numbers.append(number)
         self.check()
 
@@ -41,7 +42,7 @@ class Asked:
         """What stands for sys.unraisablehook."""
         if not self.numbers:
             sys.__unraisablehook__(unraisable)
-        elif isinstance(unraisable.exc_value, (KeyboardInterrupt, Terminated)):
+        elif isinstance(unraisable.exc_value, (KeyboardInterrupt, Terminated)) and signal.getsignal(_ALARM) is self:
             signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
 
     def check(self) -> None:
@@ -71,7 +72,7 @@ def terminated_by_exception() -> Iterator[Asked]:
         yield asked
         return
     hook = sys.unraisablehook
-    before = {number: signal.getsignal(number) for number in (*_SIGNALS, signal.SIGALRM)}
+    before = {number: signal.getsignal(number) for number in (*_SIGNALS, _ALARM)}
     ours = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
     try:
         for number in ours:
