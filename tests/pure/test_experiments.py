@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ElementTree
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -216,6 +218,25 @@ def test_only_a_large_memory_shows_that_the_old_limit_is_gone():
     assert "8 GiB" in found
     assert "the limit of 1 GiB that the thread met is gone" in found
     assert bridge._findings({"native": "no"}, [leaking]) == ["native: no.", "7 frames: 1 packets were lost."]
+
+
+def test_packets_a_second_are_of_the_seconds_that_packets_were_carried(monkeypatch):
+    """iperf3 carries for whole seconds."""
+    lab, carried_s = MagicMock(), set()
+    ways = [SimpleNamespace(packets={"sent": 300})] * 2
+    lab.return_value.__enter__.return_value.link.return_value.report.return_value.links = [
+        SimpleNamespace(directions=ways)
+    ]
+
+    def carry(a, b, way, seconds):
+        carried_s.add(seconds)
+        return 1e9
+
+    monkeypatch.setattr(bridge, "Lab", lab)
+    monkeypatch.setattr(bridge, "_carry", carry)
+    found = bridge._tcp(Options(seconds=2.5, repeat=1))
+    assert carried_s == {3}
+    assert {rate for one in found for rate in one.pps} == {200.0}
 
 
 # --- catalogue --------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -83,7 +84,7 @@ def _forward(interfaces: tuple[str, ...], options: Options) -> tuple[list[Outcom
 
 def _tcp(options: Options) -> list[_Carried]:
     """iperf3 through an emulated link without any impairment: there, back, and both at once."""
-    seconds = max(options.seconds, 1)
+    seconds = math.ceil(options.seconds)  # iperf3 knows whole ones
     found = {(mode, way): _Carried(mode, way, [], []) for mode in MODES[1:] for way in WAYS}
     for repeat in range(options.repeat):
         for (mode, way), one in found.items():
