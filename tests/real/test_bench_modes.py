@@ -199,6 +199,7 @@ def test_a_count_ends_a_run_of_several_ways(bed: Bed, asked: dict[str, Any], dri
     result, _ = run(bed, Case(**asked, count=6001, drive=drive, **paced), FOR_EVER)
     came = result.far["made"] if drive == "live" else result.far["sent"] + result.far["refused"]
     assert came == 6001 * (2 if asked.get("both_ways") else 1)
+    assert "rx_pps" in result.metrics  # however soon all was over
     assert 0 < result.counts["received"] <= came
 
 
@@ -207,6 +208,44 @@ def test_a_count_ends_a_run_though_packets_got_lost(bed: Bed) -> None:
     result, _ = run(bed, Case("rxdrop", drive="live", count=50_000, ring=16, frames=16, batch=1), FOR_EVER)
     assert result.far["made"] == 50_000
     assert 0 < result.counts["received"] < 50_000
+
+
+@pytest.mark.parametrize("queues", [(1,), (0, 1), (1, 0)])
+def test_live_frames_come_to_every_queue_that_is_asked_for(bed: Bed, queues: tuple[int, ...]) -> None:
+    """A veth has them come to the queue of the CPU that they are made on."""
+    if not {cpu % 2 for cpu in os.sched_getaffinity(0)} >= set(queues):
+        pytest.skip("no CPU leads to these queues")
+    case, came = Case("rxdrop", queues=queues, drive="live", count=COUNT), {}
+
+    def observe(running: Running) -> None:
+        came.update({end.queue: end.total("received") for end in running.ends})
+
+    result, _ = run_once(case, bed.place(case), LONG, observe=observe)
+    assert result.far["made"] == COUNT
+    assert came == {queue: COUNT // len(queues) for queue in queues}
+
+
+def test_a_socket_sends_to_queues_that_no_cpu_leads_to(bed: Bed) -> None:
+    beyond = 1 + max(os.sched_getaffinity(0))
+    result, _ = run(bed, Case("rxdrop", queues=(beyond,), count=COUNT), LONG)
+    assert result.counts["received"] == result.far["sent"] > 0
+    case = Case("rxdrop", queues=(beyond,), drive="live")
+    with pytest.raises(UsageError, match=f"none leads to queue {beyond}"):
+        run(bed, case)
+
+
+@pytest.mark.parametrize("drive", ["auto", "af-xdp"])
+def test_a_round_trip_ends_in_the_queue_where_it_began(bed: Bed, drive: str) -> None:
+    for queue in (1, 2):
+        result, _ = run(bed, Case("latency", queues=(queue,), drive=drive, batch=16, count=50), LONG)
+        assert (result.counts["round_trips"], result.counts["lost"]) == (50, 0)
+
+
+def test_queues_that_generic_mode_does_not_have_over_veth_are_refused(bed: Bed) -> None:
+    with pytest.raises(UsageError, match="does not come to the queue"):
+        bed.place(Case("rxdrop", xdp="generic", queues=(0, 1)))
+    result, _ = run(bed, Case("txonly", xdp="generic", queues=(0, 1), count=COUNT), LONG)
+    assert result.counts["sent"] + result.counts["refused"] == COUNT
 
 
 def test_a_program_counts_what_txonly_sends(bed: Bed) -> None:

@@ -86,7 +86,7 @@ class Bed:
 
         Raises:
             MissingError: there is no such interface.
-            UsageError: its MTU is too small for the packets.
+            UsageError: its MTU is too small for the packets, or a veth cannot have them in these queues.
         """
         if case.interfaces:
             if case.interfaces not in self._given:
@@ -97,6 +97,11 @@ class Bed:
             self._check(case)
             return self._given[case.interfaces]
         gro = case.xdp == "generic"
+        if gro and max(case.queues) > 0 and case.mode != "txonly":
+            raise UsageError(
+                "in generic mode what is sent over a veth does not come to the queue that it was sent to",
+                remedy="--queue 0, or --mode native",
+            )
         key = (case.ports, max(1500, case.packet.mtu), max(case.queues) + 1, gro)
         if key not in self._places:
             self._places[key] = self._make(*key)

@@ -4,11 +4,16 @@
 sends       live frames, 5 to 6 times as fast                 a socket with packets that lie ready
 takes       a program that counts and drops                   a socket that compares every byte
 echoes      a program that sends back                         a socket in l2fwd
+
+What a program sends into a veth comes out in one queue: that of the CPU it runs on, counted modulo the queues
+(veth_select_rxq, drivers/net/veth.c). So live frames for a queue are made on a CPU that leads there, and where none
+does, or one would have to know where an echo is sent from, a socket takes their place.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -21,6 +26,7 @@ from xskit.bench.ends import End
 from xskit.bench.programs import Counting, SocketProgram, admit_sending, echo_program, sink_program
 from xskit.bench.settings import LIVE_PACKET_BYTES, Case, ModeName
 from xskit.bench.worker import LoopThread, pin, wait_surely
+from xskit.errors import UsageError
 from xskit.netconf.interfaces import look
 
 __all__ = ["Far", "FarCounts", "build"]
@@ -86,11 +92,11 @@ def build(case: Case, place: Place, stack: ExitStack, cpu: int | None) -> list[F
         stack.callback(far.close)
         made.append(far)
 
-    is_live = _is_live(case, place)
+    is_live = _is_live(case, place, cpu)
     if case.mode == "txonly":
         add(Sink(place.far[0]) if live else Socketed("loss", place.far[0], case, cpu, sends=False))
     elif case.mode == "latency":
-        bounces = live and case.xdp != "generic"
+        bounces = live and case.xdp != "generic" and (case.drive == "live" or place.wired or max(case.queues) == 0)
         add(Reflector(place.far[0]) if bounces else Socketed("l2fwd", place.far[0], case, cpu))
     elif case.mode == "l2fwd" and not is_live:
         add(Socketed("loss", place.far[0], case, cpu))
@@ -109,12 +115,22 @@ def build(case: Case, place: Place, stack: ExitStack, cpu: int | None) -> list[F
     return made
 
 
-def _is_live(case: Case, place: Place) -> bool:
+def _is_live(case: Case, place: Place, cpu: int | None) -> bool:
     """Whether a source is live frames: as fast as can be, so not where a pace is asked for. NICs send none without a
     program of their own."""
     if case.drive == "auto":
-        return not place.wired and case.packet.length <= LIVE_PACKET_BYTES and not case.cycle_ns
+        may = not place.wired and case.packet.length <= LIVE_PACKET_BYTES and not case.cycle_ns
+        return may and None not in cpus_for(case, place, cpu).values()
     return case.drive == "live"
+
+
+def cpus_for(case: Case, place: Place, preferred: int | None) -> dict[int, int | None]:
+    """On which CPU live frames for each queue are made; None: on none that this process may use."""
+    allowed = sorted(os.sched_getaffinity(0), key=lambda cpu: (cpu != preferred, cpu))
+    if place.wired:
+        return dict.fromkeys(case.queues, preferred)
+    queues = look(place.near[0]).rx_queues
+    return {queue: next((cpu for cpu in allowed if cpu % queues == queue), None) for queue in case.queues}
 
 
 class Sink:
@@ -161,15 +177,30 @@ class Reflector(Sink):
 
 
 class LiveSource:
-    """Makes packets in the kernel, in a thread of its own."""
+    """Makes packets in the kernel, in a thread of its own.
+
+    Attributes:
+        cpus: that it runs on, in turns.
+
+    Raises:
+        UsageError: live frames made on none of the CPUs reach a queue.
+    """
 
     def __init__(self, case: Case, place: Place, interfaces: Sequence[str], cpu: int | None) -> None:
         packet = case.packet
-        self._data, self._cpu, self._place = packet.build(), cpu, place
+        self._data, self._place = packet.build(), place
+        of_queue = cpus_for(case, place, cpu)
+        for queue, found in of_queue.items():
+            if found is None:
+                raise UsageError(
+                    f"live frames come to the queue of the CPU that makes them, and none leads to queue {queue}",
+                    remedy="--drive af-xdp",
+                )
+        self.cpus = {found for found in of_queue.values() if found is not None}
         self._cycle_ns, self._counted = case.cycle_ns, case.count > 0
         self._chunk = case.batch if case.cycle_ns else LIVE_CHUNK
         # ways to send, in turns: every queue of every interface
-        self._ways = [(look(name).index, queue) for queue in case.queues for name in interfaces]
+        self._ways = [(look(name).index, queue, of_queue[queue]) for queue in case.queues for name in interfaces]
         shares = [case.of_queue(number).count for number in range(len(case.queues))]
         self._left = [share for share in shares for _ in interfaces]
         offset = packet.stamp_offset + 4 if packet.stamped else 0
@@ -184,7 +215,6 @@ class LiveSource:
 
     def _body(self) -> None:
         try:
-            pin(self._cpu)
             with self._place.inside():
                 self._work()
         except BaseException as failure:
@@ -209,15 +239,20 @@ class LiveSource:
     def burst(self, count: int) -> int:
         """To all queues in equal parts."""
         share = -(-count // len(self._ways))
-        for way in self._ways if share else ():
-            self._send(way, share)
+        allowed = os.sched_getaffinity(0)
+        try:
+            for way in self._ways if share else ():
+                self._send(way, share)
+        finally:
+            os.sched_setaffinity(0, allowed)
         return share * len(self._ways)
 
     def turn(self) -> None:
         """It receives nothing."""
 
-    def _send(self, way: tuple[int, int], count: int) -> None:
-        ifindex, queue = way
+    def _send(self, way: tuple[int, int, int | None], count: int) -> None:
+        ifindex, queue, cpu = way
+        pin(cpu)
         self._program.program.run_live(
             self._data, ifindex=ifindex, queue=queue, repeat=count, batch=min(LIVE_BATCH, count)
         )

@@ -84,6 +84,8 @@ def run_once(
     with prepared(case, place, conditions, repeat) as (running, workers, far):
         others = OtherPrograms()
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
+        if case.count:  # which may be over before one can look
+            running.samples.append(sample(running.ends, workers))
         for worker in workers:
             worker.start()
         for one in far:
@@ -106,6 +108,9 @@ def prepared(
     with place.inside(), ExitStack() as stack:
         ends, mode = open_ends(case, place, stack)
         far = far_ends.build(case, place, stack, drive_cpu)
+        if not conditions.cpus:  # rather where no source is
+            sources = {cpu for one in far if isinstance(one, far_ends.LiveSource) for cpu in one.cpus}
+            cpus.sort(key=lambda cpu: cpu in sources)
         workers = make_workers(case, conditions, ends, cpus)
         for worker in workers:
             stack.callback(worker.close)
@@ -230,9 +235,17 @@ def _watch(
     """Until the time is over, all loops have ended by themselves, all that should come was sent, though some of it may
     have got lost, or somebody pressed Ctrl-C."""
 
+    ended_ns: list[int] = []
+
     def going_on() -> bool:
+        if not any(worker.running for worker in workers):
+            return False
         sources = [ended for one in far if (ended := one.finished()) is not None]
-        return any(worker.running for worker in workers) and not (sources and all(sources))
+        if not (sources and all(sources)):
+            return True
+        ended_ns.append(time.monotonic_ns())
+        drained = all(end.is_drained() for end in running.ends)
+        return not drained and ended_ns[-1] - ended_ns[0] < conditions.retries * 1e9
 
     step_ns = round(conditions.step * 1e9)
     begin_ns = due_ns = time.monotonic_ns()
