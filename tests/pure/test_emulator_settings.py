@@ -233,6 +233,8 @@ def test_links_share_neither_ports_nor_names():
         Emulator([LinkSpec("one", (a, b), LinkSettings()), LinkSpec("one", (c, PortSpec("d")), LinkSettings())])
     with pytest.raises(SettingsError, match="^port a is in two links, or twice in one$"):
         Emulator([LinkSpec("one", (a, PortSpec("a", owned=True)), LinkSettings())])
+    with pytest.raises(SettingsError, match="^there is no link: an emulator needs one at least$"):
+        Emulator([])
 
 
 def test_the_longest_owd_and_jitter():

@@ -86,6 +86,8 @@ class Emulator:
         self._check_specs()
 
     def _check_specs(self) -> None:
+        if not self.specs:
+            raise SettingsError("there is no link: an emulator needs one at least")
         seen: set[PortSpec] = set()
         for spec in self.specs:
             if not spec.name.isprintable():

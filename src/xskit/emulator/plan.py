@@ -21,6 +21,7 @@ from xskit.emulator.sizing import (
     PAGE_BYTES,
     MemoryPlan,
     PortFacts,
+    check_mtu,
     fill_entries,
     full_size_packets,
     in_flight,
@@ -252,8 +253,7 @@ def plan(
 
 
 def _check(mtu: int, ports: int, queues: int, hardware_ring: int) -> None:
-    if not 68 <= mtu <= 65535:
-        raise UsageError(f"an MTU of {mtu} bytes is not between 68 and 65535", remedy="--mtu 1500")
+    check_mtu(mtu)
     if ports < 2 or ports % 2:
         raise UsageError(f"{ports} ports make no links: two make one", remedy=f"--ports {max(ports + 1, 2)}")
     if ports > _MAX_PORTS:

@@ -35,6 +35,7 @@ UNLIMITED_PPS = 1_500_000
 UNLIMITED_DIRECTION_BYTES = 128 << 20
 """... but no more than this: nobody said that so much would come. It is 300 ms of TCP at full speed."""
 MARGIN = 1.25
+LEAST_MTU, MOST_MTU = 68, 65_535
 PAGE_BYTES = 4096
 HUGE_PAGE_BYTES = 2 << 20
 FRAMING_BYTES = 18
@@ -94,6 +95,17 @@ class MemoryPlan:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {**asdict(self), "total_bytes": self.total_bytes}
+
+
+def check_mtu(mtu: int) -> None:
+    """Refuse what no interface has (ETH_MIN_MTU and ETH_MAX_MTU in linux/if_ether.h).
+
+    Raises:
+        SettingsError: with the limits.
+    """
+    if not LEAST_MTU <= mtu <= MOST_MTU:
+        remedy = Setting("mtu", 1500)
+        raise SettingsError(f"an MTU of {mtu} bytes is not between {LEAST_MTU} and {MOST_MTU}", remedy=remedy)
 
 
 def region_bytes(size: int) -> int:

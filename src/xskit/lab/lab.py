@@ -25,6 +25,7 @@ from xskit.emulator.emulator import Emulator, LinkSpec, PortSpec
 from xskit.emulator.link import LinkDirection
 from xskit.emulator.report import LinkReport, Report
 from xskit.emulator.settings import EngineSettings, link_settings, read
+from xskit.emulator.sizing import check_mtu
 from xskit.errors import DeviceError, UsageError, XskitError
 from xskit.lab.host import Host
 from xskit.lab.subnets import NETWORK, addresses, free_numbers
@@ -194,7 +195,7 @@ class Lab:
             settings: as of LinkSettings: owd="20ms", rate="100Mbit", forward={"loss": "1%"}, ...
 
         Raises:
-            SettingsError: an unknown key or an impossible value.
+            SettingsError: an unknown key or an impossible value, an MTU that no interface has.
             UsageError: there is a link of this name, or both ends are the same host.
             DeviceError: no subnet is free on this machine.
         """
@@ -204,6 +205,7 @@ class Lab:
         if title in self.links:
             raise UsageError(f"there is a link {title} already")
         wanted = link_settings(settings, f"link {title}")
+        check_mtu(mtu)
         self._own_namespace()
         with self._whole_or_not((first, second)):
             ports = self._wire((first, second), mtu)
