@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from xskit.bench.settings import Conditions
 from xskit.bench.statistics import Difference, compare, outliers, spread
 
 RECORDED = json.loads((Path(__file__).parents[1] / "data/bench_noise.json").read_text())
@@ -60,6 +61,23 @@ def test_the_same_thing_twice_is_within_noise_without_pairs(mode: str) -> None:
         found = compare(session["first"][METRIC], session["second"][METRIC], better="lower")
         assert found is not None
         verdicts.append(found.verdict)
+    assert verdicts.count("within noise") >= 0.95 * len(verdicts)
+
+
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+def test_of_as_few_runs_as_usual_no_more_are_called_different(mode: str, paired: bool) -> None:
+    """Every session is several of eight runs. A slow-down of 5 % is not seen in so few on such a machine."""
+    usual, verdicts = Conditions().repeat, []
+    for session in RECORDED["sessions"][mode]:
+        first, second = session["first"][METRIC], session["second"][METRIC]
+        for begin in range(0, len(first) - usual + 1, usual):
+            part = slice(begin, begin + usual)
+            found = compare(first[part], second[part], better="lower", paired=paired)
+            assert found is not None
+            assert found.paired == paired
+            verdicts.append(found.verdict)
+    assert len(verdicts) >= 100
     assert verdicts.count("within noise") >= 0.95 * len(verdicts)
 
 
