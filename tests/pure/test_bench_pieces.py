@@ -412,6 +412,16 @@ def test_pages_and_plots_are_well_formed() -> None:
     assert "Round trips" in page
 
 
+def test_long_names_of_cases_have_room() -> None:
+    label = "rxdrop, mode generic, packet-size 1500, frame-size 2048, kernel 6.12"
+    for name in ("short", label):
+        picture = ElementTree.fromstring(svg.dots([svg.Dots(name, [1.0, 2.0], 1.5, None, None)], "pps"))
+        (text,) = [one for one in picture.iter("text") if one.text == name]
+        assert float(text.attrib["x"]) >= 6 * len(name)
+        dots = [float(one.attrib["cx"]) for one in picture.iter("circle")]
+        assert float(text.attrib["x"]) < min(dots) <= max(dots) < float(picture.attrib["width"])
+
+
 def test_every_mode_has_metrics_with_names() -> None:
     assert set(OF_MODE) == set(MODES)
     assert {name for names in OF_MODE.values() for name in names} <= set(METRICS)

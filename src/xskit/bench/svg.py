@@ -11,6 +11,8 @@ __all__ = ["Dots", "Line", "dots", "lines"]
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 720, 90, 20, 14, 34
 ROW = 34
+LABELS, LETTER = 250, 6.6
+"""Room for the names of rows, and for each letter of longer ones."""
 COLOURS = ("#2f6fb0", "#c4622d", "#3b8f4f", "#8a4fa3", "#a88a1e", "#4a4a4a", "#b0395f", "#2b8f8f")
 
 
@@ -37,12 +39,14 @@ class Line:
 def dots(rows: Sequence[Dots], unit: str) -> str:
     """A row for each case, on one axis that begins at 0."""
     top = max((value for row in rows for value in row.values), default=0) or 1.0
-    scale = _Scale(0, top * 1.05, 260, WIDTH - RIGHT)
+    left = max([LABELS, *(round(LETTER * len(row.label)) for row in rows)])
+    width = WIDTH + left - LABELS
+    scale = _Scale(0, top * 1.05, left + 10, width - RIGHT)
     height = TOP + ROW * len(rows) + BOTTOM
-    parts = [_open(height), *_axis(scale, height, unit)]
+    parts = [_open(height, width), *_axis(scale, height, width, unit)]
     for number, row in enumerate(rows):
         y = TOP + ROW * (number + 0.5)
-        parts.append(_text(250, y + 4, row.label, anchor="end"))
+        parts.append(_text(left, y + 4, row.label, anchor="end"))
         if row.low is not None and row.high is not None:
             x = scale.at(row.low)
             wide = max(scale.at(row.high) - x, 1)
@@ -64,7 +68,7 @@ def lines(curves: Sequence[Line], x_unit: str, y_unit: str, *, ticks: dict[float
     height = 260 + 16 * len(curves)
     across = _Scale(min(x for x, _ in points), max(x for x, _ in points), LEFT, WIDTH - RIGHT)
     up = _Scale(0, (max(y for _, y in points) or 1.0) * 1.05, 260 - BOTTOM, TOP)
-    parts = [_open(height)]
+    parts = [_open(height, WIDTH)]
     for value in up.ticks():
         y = up.at(value)
         parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>')
@@ -103,17 +107,17 @@ class _Scale:
         return [number * step for number in range(first, int(self._high / step) + 1)]
 
 
-def _axis(scale: _Scale, height: int, unit: str) -> list[str]:
+def _axis(scale: _Scale, height: int, width: int, unit: str) -> list[str]:
     parts = []
     for value in scale.ticks():
         x = scale.at(value)
         parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{height - BOTTOM}" class="grid"/>')
         parts.append(_text(x, height - BOTTOM + 16, _number(value), anchor="middle"))
-    return [*parts, _text(WIDTH - RIGHT, height - 4, unit, anchor="end")]
+    return [*parts, _text(width - RIGHT, height - 4, unit, anchor="end")]
 
 
-def _open(height: int) -> str:
-    return f'<svg viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img">'
+def _open(height: int, width: int) -> str:
+    return f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">'
 
 
 def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
