@@ -164,7 +164,9 @@ def test_from_python():
         xskit.plan({"owdd": "1ms"})
 
 
-@pytest.mark.parametrize("counts", [{}, {0: 1}, {64: 0}, {64: -1, 100: 2}, {64: math.nan}, {64: 1, 100: math.inf}])
+@pytest.mark.parametrize(
+    "counts", [{}, {0: 1}, {64: 0}, {64: -1, 100: 2}, {64: math.nan}, {64: 1, 100: math.inf}, {65_554: 1}]
+)
 def test_a_mix_of_nothing(counts):
     with pytest.raises(SettingsError):
         PacketMix(counts)

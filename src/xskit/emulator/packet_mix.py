@@ -12,13 +12,17 @@ from xskit.emulator.mistakes import SettingsError
 
 __all__ = ["PacketMix"]
 
+LONGEST_BYTES = 65_535 + 18
+"""The largest MTU, with Ethernet header and a VLAN tag."""
+
 
 @dataclass(frozen=True)
 class PacketMix:
     """What packets come: {bytes with Ethernet header, without FCS: how many of them, or their weight}.
 
     Raises:
-        SettingsError: no size at all, one below 1 byte, or a weight below 0, or not finite.
+        SettingsError: no size at all, one below 1 byte or above what any MTU lets through, or a weight below 0, or not
+            finite.
     """
 
     counts: Mapping[int, float]
@@ -27,6 +31,8 @@ class PacketMix:
         weights = self.counts.values()
         if not self.counts or min(self.counts) < 1 or min(weights) < 0 or not 0 < sum(weights) < math.inf:
             raise SettingsError("packet sizes: at least one, of 1 byte or more, and no weight below 0 or without end")
+        if max(self.counts) > LONGEST_BYTES:
+            raise SettingsError(f"a packet of {max(self.counts)} bytes passes no MTU: {LONGEST_BYTES} are the most")
 
     @classmethod
     def parse(cls, text: str) -> Self:
