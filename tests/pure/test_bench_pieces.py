@@ -223,9 +223,12 @@ def test_results_of_a_later_version_are_refused_with_a_sentence(tmp_path: Path) 
     file.write_text(json.dumps({**values, "schema": 99}))
     with pytest.raises(FileError, match="a later version wrote it"):
         Session.load(file)
-    file.write_text("[]")
-    with pytest.raises(FileError, match="is not what xskit bench --json writes"):
-        Session.load(file)
+    values["cases"][0]["runs"][0]["samples"] = [1, 2]
+    case = {**Case("rxdrop").as_dict(), "mode": "teleport"}
+    for other in ([], {}, values, {**values, "cases": [{**values["cases"][0], "case": case, "runs": []}]}):
+        file.write_text(json.dumps(other))
+        with pytest.raises(FileError, match="is not what xskit bench --json writes"):
+            Session.load(file)
 
 
 def test_fields_of_a_case_that_are_unknown_are_left_out() -> None:

@@ -18,7 +18,7 @@ from xskit.bench.guest import COUNTED, VIRTUAL
 from xskit.bench.metrics import COUNTED_OF_MODE, OF_MODE, Sample
 from xskit.bench.settings import Case, distinguishing
 from xskit.bench.statistics import Spread, spread
-from xskit.errors import XskitError
+from xskit.errors import UsageError, XskitError
 
 __all__ = ["SCHEMA", "FileError", "ModeInUse", "Outcome", "Run", "Session"]
 
@@ -236,7 +236,7 @@ class Session:
             return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
         except OSError as error:
             raise FileError(f"{path} cannot be read: {error.strerror}", remedy=f"ls -l {path}") from error
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, UsageError) as error:  # of a case that cannot be
             raise FileError(
                 f"{path} is not what xskit bench --json writes, or a later version wrote it",
                 remedy="xskit bench rxdrop --report NEW.json, and compare that",
