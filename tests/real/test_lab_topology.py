@@ -169,7 +169,7 @@ def test_what_a_lab_refuses():
         with pytest.raises(SettingsError, match="^link a-b: lossy: unknown key; did you mean loss\\?$"):
             lab.link(a, b, lossy="1%")
         for mtu in (67, 65_536):
-            with pytest.raises(SettingsError, match=f"^an MTU of {mtu} bytes is not between 68 and 65535$"):
+            with pytest.raises(SettingsError, match=f"^an MTU of {mtu} bytes is not between 68 and 65535\n"):
                 lab.link(a, b, mtu=mtu)
         with pytest.raises(UsageError, match="^a link of a with itself has no other end$"):
             lab.link(a, a)
