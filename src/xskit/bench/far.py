@@ -197,6 +197,7 @@ class LiveSource:
                     remedy="--drive af-xdp",
                 )
         self.cpus = {found for found in of_queue.values() if found is not None}
+        self._steers = max(case.queues) > 0
         self._cycle_ns, self._counted = case.cycle_ns, case.count > 0
         self._chunk = case.batch if case.cycle_ns else LIVE_CHUNK
         # ways to send, in turns: every queue of every interface
@@ -215,6 +216,7 @@ class LiveSource:
 
     def _body(self) -> None:
         try:
+            pin(self._ways[0][2])
             with self._place.inside():
                 self._work()
         except BaseException as failure:
@@ -252,7 +254,8 @@ class LiveSource:
 
     def _send(self, way: tuple[int, int, int | None], count: int) -> None:
         ifindex, queue, cpu = way
-        pin(cpu)
+        if self._steers:
+            pin(cpu)
         self._program.program.run_live(
             self._data, ifindex=ifindex, queue=queue, repeat=count, batch=min(LIVE_BATCH, count)
         )
