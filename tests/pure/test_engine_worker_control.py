@@ -299,10 +299,44 @@ class Script:
         return found
 
 
+class LateScript(Script):
+    """The same before Linux 6.17: the consumer index is published when there is nothing more to take that is known."""
+
+    known = 0
+
+    def __init__(self, made: PlainEngine, **options) -> None:
+        super().__init__(made, **options)
+        self.publish = made.egress[0].tx.publish_taken
+        made.egress[0].tx.publish_taken = lambda: None
+        made.direction.egress().told_late = 1
+        made._visible = False  # nobody can count what TX shows
+
+    def packet(self, queue) -> list[bytes]:
+        self.known -= 1
+        return super().packet(queue)
+
+    def __call__(self, fd: int) -> int:
+        if self.down:
+            return self.down
+        queue = self.made.egress[0]
+        for _ in range(self.budget):
+            if self.known == 0:
+                self.publish()
+                self.known = queue.tx.filled
+                if self.known == 0:
+                    return 0
+            (data,) = self.packet(queue)
+            queue.complete()
+            if self.refuse(data):
+                return transmit.EBUSY
+            self.sent.append(data)
+        return transmit.EAGAIN
+
+
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Script]:
-    def install(made: PlainEngine, **options) -> Script:
-        script = Script(made, **options)
+    def install(made: PlainEngine, kind: type[Script] = Script, **options) -> Script:
+        script = kind(made, **options)
         monkeypatch.setattr(transmit, "kick_transmit", script)
         made.egress[0].tx.need_wakeup(True)
         return script
@@ -339,6 +373,44 @@ def test_each_refusal_is_one_packet_the_last_consumed(scripted, length: int) -> 
         refused = [data for data in sent if data[0] % 3 == 0]
         assert made.direction.statistics().dropped()[DropCause.TX_REFUSED] == (len(refused), sum(map(len, refused)))
         assert made.counters.sent == len(script.sent)
+
+
+@plain_python
+@pytest.mark.parametrize("budget", [16, 32])
+def test_a_kernel_that_says_late_what_it_takes_is_kicked_until_all_is_sent(scripted, budget: int) -> None:
+    with engine(frames=128, entries=64, fill_reserve=64) as made:
+        script = scripted(made, LateScript, budget=budget)
+        for data in NUMBERED:
+            made.ingress[0].receive(data)
+        made.run()
+        assert script.sent == NUMBERED
+        made.run()
+        assert made.counters.sent == 40
+
+
+@plain_python
+@pytest.mark.parametrize("every", [1, 3])
+def test_refusals_are_counted_where_nobody_says_which_they_were(scripted, every: int) -> None:
+    with engine(frames=256, entries=128, fill_reserve=128) as made:
+        script = scripted(made, LateScript, refuse=lambda data: data[0] % every == 0)
+        for _ in range(3):
+            for data in NUMBERED:
+                made.ingress[0].receive(data)
+            made.run(2)
+        refused = 3 * len([data for data in NUMBERED if data[0] % every == 0])
+        assert made.dropped(DropCause.TX_REFUSED) == refused
+        assert made.counters.sent == len(script.sent) == 120 - refused
+        assert made.direction.egress().refusals == 0
+
+
+@plain_python
+def test_a_kernel_that_takes_nothing_is_not_asked_for_ever_though_it_says_late_what_it_takes(scripted) -> None:
+    with engine(frames=128, entries=64, fill_reserve=64) as made:
+        scripted(made, LateScript).down = transmit.EAGAIN
+        for data in NUMBERED:
+            made.ingress[0].receive(data)
+        made.run()
+        assert 0 < made.direction.egress().kicks < 10
 
 
 @plain_python

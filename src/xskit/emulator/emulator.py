@@ -339,6 +339,7 @@ def _transmit_end(queue: Any, port: Port) -> TransmitEnd:
         completion=queue.receiver.completion_ring,
         fd=queue.transmitter.fd,
         zero_copy=port.zero_copy,
+        told_late=queue.transmitter.told_late,
     )
 
 

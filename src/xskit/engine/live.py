@@ -37,6 +37,7 @@ class TransmitEnd:
     completion: int
     fd: int
     zero_copy: bool = False
+    told_late: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class LiveDirection:
         for number, out in enumerate(transmit):
             sender = record_view(Egress, self.records + egress + number * EGRESS_BYTES)
             sender.tx, sender.completion, sender.fd = out.tx, out.completion, out.fd
-            sender.zero_copy = int(out.zero_copy)
+            sender.zero_copy, sender.told_late = int(out.zero_copy), int(out.told_late)
 
         self.receive_fds = [end.fd for end in receive]
 

@@ -36,6 +36,8 @@ class Egress(Record):
     completion: I64  # address of a Ring
     fd: I64
     zero_copy: I64  # 1: sendto only wakes the driver
+    told_late: I64  # 1: TX may still show what sendto has taken from it
+    refusals: I64  # packets that were refused and are not completed yet, where nobody says which
     outstanding: I64  # frames that the kernel has not completed
     outstanding_packets: I64
     down: I64  # errno while the port cannot send, else 0

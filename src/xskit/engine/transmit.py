@@ -8,6 +8,10 @@ What sendto says in copy mode (net/xdp/xsk.c, __xsk_generic_xmit; measured on 6.
     ENETDOWN the port is down: what lies in TX stays there until it is up
     ENXIO    the port is gone
 
+Before Linux 6.17 (`told_late`) what was taken in a call that ends with EAGAIN or EBUSY stays in TX for us to see: the
+call that finds nothing more to take tells it. A packet was refused there, but nobody knows which: the next one that is
+completed is counted as it.
+
 In zero copy sendto only wakes the driver, and only when TX says need_wakeup.
 """
 
@@ -35,6 +39,7 @@ from xskit.jit import as_i64, i64, inlined
 from xskit.memory import size_of
 from xskit.xsk.rings import (
     INDEX_MASK,
+    LEAST_TAKEN,
     Ring,
     available,
     needs_wakeup,
@@ -140,6 +145,7 @@ def kick(direction: Direction, egress: Egress) -> None:
     """Make the kernel take what lies in TX; what it leaves there is kicked again by `collect`."""
     tx = ring_at(egress.tx)
     egress.down = 0
+    idle = i64(0)
     for _ in range(KICKS):
         left = unconsumed(tx)
         if left == 0 or not needs_wakeup(tx):
@@ -156,7 +162,12 @@ def kick(direction: Direction, egress: Egress) -> None:
         elif code == EAGAIN:
             reap(direction, egress)
         if unconsumed(tx) == left:
-            return
+            if not egress.told_late:
+                return
+            if code != EBUSY:
+                idle += LEAST_TAKEN
+                if idle > left:
+                    return
 
 
 @inlined
@@ -181,6 +192,9 @@ def collect(direction: Direction, leaving: Exit, now_ns: int) -> int:
 @inlined
 def mark_refused(direction: Direction, egress: Egress) -> None:
     """The packet whose last descriptor was just consumed was not sent."""
+    if egress.told_late:
+        egress.refusals += 1
+        return
     tx = ring_at(egress.tx)
     unconsumed(tx)
     position = (tx.remote - 1) & INDEX_MASK
@@ -204,7 +218,11 @@ def reap(direction: Direction, egress: Egress) -> int:
         if part.state & LAST:
             length = i64(part.length)
             egress.outstanding_packets -= 1
-            if part.state & REFUSED:
+            refused = (part.state & REFUSED) != 0
+            if egress.refusals > 0:
+                egress.refusals -= 1
+                refused = True
+            if refused:
                 count_drop(counters, TX_REFUSED, length)
             else:
                 counters.sent += 1

@@ -23,6 +23,9 @@ from xskit.jit import as_i64, inlined, load_acquire32, store_release32
 from xskit.memory import I64, Record, record_at
 
 INDEX_MASK = 0xFFFF_FFFF
+LEAST_TAKEN = 16
+"""Packets that a sendto in copy mode takes before it stops by itself (TX_BATCH_SIZE: 16 in 5.10, 32 later)."""
+
 NEED_WAKEUP = 1
 """XDP_RING_NEED_WAKEUP, since Linux 5.4."""
 PACKET_CONTINUES = 1

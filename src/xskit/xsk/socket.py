@@ -126,7 +126,7 @@ class Socket:
                 self._rings.tx,
                 self._circulation,
                 self.multi_buffer,
-                told_late=not self.zero_copy and self.transmit_budget is None,
+                told_late=self.told_late,
             )
             undo.callback(self._leave, owner)
             umem.adopt(self)
@@ -164,6 +164,15 @@ class Socket:
                 Call.OPTION, error, condition, option="XDP_MAX_TX_SKB_BUDGET", budget=entries, entries=entries
             ) from error
         return entries
+
+    @property
+    def told_late(self) -> bool:
+        """Whether TX may still show what the kernel has taken from it.
+
+        In copy mode before Linux 6.17 a sendto that ends with an error says nothing of what it has taken: the one that
+        finds nothing more to take does (net/xdp/xsk.c, __xsk_generic_xmit). The budget came with the same Linux.
+        """
+        return not self.zero_copy and self.transmit_budget is None
 
     # --- facts, and what compiled code works on -----------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from xskit.xsk.errors import Call, PortError, explain
 from xskit.xsk.mapping import MappedRing
 from xskit.xsk.packet import Packet
 from xskit.xsk.pool import Owner, Place
+from xskit.xsk.rings import LEAST_TAKEN
 from xskit.xsk.umem import Umem
 
 __all__ = ["MOST_FRAMES", "Circulation", "Traffic"]
@@ -105,8 +106,7 @@ class Circulation:
 class Traffic:
     """What a socket's `receive`, `send` and `flush` do. One thread at a time.
 
-    `told_late`: the kernel may have sent what TX still shows. In copy mode it tells what it has taken when it looks for
-    more, and not when its budget is used up, before Linux 6.17 (net/xdp/xsk.c, __xsk_generic_xmit).
+    `told_late`: as of Socket.
     """
 
     def __init__(
@@ -336,6 +336,7 @@ class Traffic:
 
     def _kick(self, tx: MappedRing) -> None:
         """Call sendto until TX is empty or the kernel makes no progress."""
+        idle = 0
         while (left := tx.pending()) and tx.needs_wakeup():
             reaped = 0
             try:
@@ -343,12 +344,15 @@ class Traffic:
             except OSError as error:
                 if error.errno == errno.EBUSY:
                     self.refused += 1
+                    reaped = int(self._told_late)  # one was taken, whatever TX shows
                 elif error.errno in (errno.EAGAIN, errno.ENOBUFS):
                     reaped = self._circulation.reap()
                 else:
                     raise explain(Call.SEND, error, interface=self._interface) from error
             if tx.pending() == left and not reaped:
-                return
+                idle += LEAST_TAKEN
+                if not self._told_late or idle > left:
+                    return
 
     # --- for the packet memory ----------------------------------------------------------------------------------
 

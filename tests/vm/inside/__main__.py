@@ -34,6 +34,7 @@ def _locals(error: BaseException) -> str:
 
 
 def main() -> None:
+    sys.modules["coverage"] = None  # Numba loads it where it finds it, which takes a second in here
     suites, _, only = " ".join(sys.argv[1:]).partition(" : ")
     modules = [importlib.import_module(f"tests.vm.inside.{name}") for name in suites.split()]
     checks = [check for module in modules for check in module.CHECKS]
