@@ -26,6 +26,7 @@ def test_a_demo_that_is_ended_leaves_nothing(machine: Outer, number):
     wait_until(lambda: machine.left(process.pid), "the first change was made")
     process.send_signal(number)
     out, err = process.communicate(timeout=PATIENCE_SECONDS)
-    assert (process.returncode, out) == (128 + number, "")
+    assert process.returncode in (128 + number, -number)  # the latter is Python's own where exec() was interrupted
+    assert out == ""
     assert "Traceback" not in err
     machine.nothing_left(process.pid)
