@@ -149,6 +149,21 @@ def test_what_is_achieved_is_measured_anew_after_an_update() -> None:
         assert made.direction.statistics().owd().sum() == 1
 
 
+def test_what_came_before_an_update_for_the_past_is_not_measured_against_it() -> None:
+    with engine(stages(5 * MS)) as made:
+        made.ingress[0].receive(PACKET)
+        made.run(2)
+        assert made.counters.in_flight == 1
+        for update in (False, True):
+            if update:
+                made.direction.pipeline.stage_update(stages(), 0)
+            store_word(made.worker.address + CONTROL, PIPELINES)
+            made.run()
+        while made.counters.sent == 0:
+            made.through()
+        assert made.direction.statistics().owd().sum() == 0
+
+
 def test_a_snapshot_is_a_copy_of_one_moment() -> None:
     with engine() as made:
         made.ingress[0].receive(PACKET)

@@ -16,7 +16,7 @@ class Pipe(Record):
     capacity_frames: I64  # frames that may be inside
     parameters_bytes: I64
     watermark_ns: I64  # everything up to here is final
-    effective_ns: I64  # when the parameters to come take force
+    effective_ns: I64  # when the parameters to come take force; then, when they did: not before what is final
     pending: I64  # 1 while there are parameters to come
 
 

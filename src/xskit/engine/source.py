@@ -102,6 +102,7 @@ def apply(block, time_ns):
     coming = as_i64(block + {parameters} + {parameters_bytes})
     for word in range({parameters_bytes} >> 3):
         now[word] = coming[word]
+    pipe_at(block).effective_ns = time_ns
     counters_at(pipe_at(block).counters).updates += 1
     store_release64(block + PENDING_OFFSET, 0)
 
