@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tests.e2e.rig import UDP_CLIENT, XSKIT, Outer, ip, namespace
+from tests.e2e.rig import PATIENCE_SECONDS, UDP_CLIENT, XSKIT, Outer, ip, namespace
 
 pytestmark = [pytest.mark.root, pytest.mark.e2e]
 
@@ -231,6 +231,15 @@ def test_a_report_in_a_text_file(machine: Outer, tmp_path):
     file = tmp_path / "report.txt"
     assert machine.xskit("run", "--report", str(file), "--", "true").err == ""
     assert file.read_text().startswith("asked against achieved")
+
+
+def test_a_report_through_a_pipe_with_a_name(machine: Outer, tmp_path):
+    pipe = tmp_path / "report.json"
+    os.mkfifo(pipe)
+    reader = machine.start("cat", str(pipe))
+    assert machine.xskit("run", "--report", str(pipe), "--", "true").code == 0
+    out, _ = reader.communicate(timeout=PATIENCE_SECONDS)
+    assert json.loads(out)["schema"] == "xskit.report/1"
 
 
 def test_json_goes_to_stderr_whatever_the_command_prints(machine: Outer):

@@ -55,7 +55,7 @@ def check_file(path: Path | None) -> None:
     Raises:
         OutputError: it cannot be written.
     """
-    if path is not None:
+    if path is not None and not path.is_fifo():  # whose reader would take that for the end
         there = os.path.lexists(path)
         try:
             path.open("a").close()
