@@ -55,9 +55,11 @@ def check_file(path: Path | None) -> None:
     Raises:
         OutputError: it cannot be written.
     """
-    if path is not None and not path.is_fifo():  # whose reader would take that for the end
+    if path is not None:
         there = os.path.lexists(path)
         try:
+            if path.is_fifo():  # its reader would take that for the end
+                return
             path.open("a").close()
             if not there:
                 path.unlink()
