@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -105,6 +106,11 @@ class Outcome:
         """Median, interval, outliers; None without values."""
         values = self.values(metric)
         return spread(values) if values else None
+
+    def median(self, metric: str) -> float | None:
+        """None without values."""
+        values = self.values(metric)
+        return statistics.median(values) if values else None
 
     def metrics(self) -> list[str]:
         """The mode's metrics that have values."""

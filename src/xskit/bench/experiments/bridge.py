@@ -121,7 +121,7 @@ def _forwarding(outcomes: Sequence[Outcome], refused: dict[str, str]) -> Table:
     ]
     rows: list[list[Cell]] = []
     for outcome in outcomes:
-        figures: list[Cell] = [_median(outcome, name) for name in ("tx_pps", "tx_bps", "cpu_ns_per_packet")]
+        figures: list[Cell] = [outcome.median(name) for name in ("tx_pps", "tx_bps", "cpu_ns_per_packet")]
         sent = sum(run.counts["sent"] for run in outcome.runs)
         driven = "both ways" if outcome.case.both_ways else "one way"
         names: list[Cell] = [outcome.case.xdp, str(outcome.mode), f"{outcome.case.packet_size} B", driven, sent]
@@ -141,11 +141,6 @@ def _carrying(carried: Sequence[_Carried]) -> Table:
         rates: list[Cell] = [statistics.median(one.rates), statistics.median(one.pps)]
         rows.append([one.mode, one.direction, *([None, None] if emulated() else rates)])
     return Table("TCP through the bridge at MTU 1500 (iperf3, as the thread did it)", columns, rows)
-
-
-def _median(outcome: Outcome, metric: str) -> float | None:
-    values = outcome.values(metric)
-    return statistics.median(values) if values else None
 
 
 def _large(fillings: Sequence[Filling]) -> Table:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import statistics
 from collections.abc import Sequence
 
 from xskit.abi.xdp import AF_XDP, SOL_XDP, SocketOption, UmemFlag, UmemReg
@@ -81,7 +80,7 @@ def _rates(outcomes: Sequence[Outcome], refused: Sequence[str | None]) -> Table:
     ]
     rows: list[list[Cell]] = []
     for mode, pair in zip(MODES, (outcomes[:2], outcomes[2:]), strict=True):
-        large, small = (_median(outcome, "rx_pps" if mode == "rxdrop" else "tx_pps") for outcome in pair)
+        large, small = (outcome.median("rx_pps" if mode == "rxdrop" else "tx_pps") for outcome in pair)
         change = (small / large - 1) * 100 if large and small else None
         chunk = "taken" if refused[0] is None else "refused"
         if emulated():
@@ -100,7 +99,7 @@ def _cpu(outcomes: Sequence[Outcome]) -> Table:
                Column("frames: 4096", "number"), Column("frames: 2048", "number")]  # fmt: skip
     rows: list[list[Cell]] = []
     for mode, pair in zip(MODES, (outcomes[:2], outcomes[2:]), strict=True):
-        large, small = (_median(outcome, _cost_metric()) for outcome in pair)
+        large, small = (outcome.median(_cost_metric()) for outcome in pair)
         frames = [_frames_each(outcome) for outcome in pair]
         rows.append([mode, large, small, (small / large - 1) * 100 if large and small else None, *frames])
     return Table(f"{_unit()} of the receiving worker for a packet, and frames that it takes", columns, rows)
@@ -109,11 +108,6 @@ def _cpu(outcomes: Sequence[Outcome]) -> Table:
 def _unit() -> str:
     """Of what a packet costs."""
     return "instructions" if counted_instructions() else "ns of CPU time"
-
-
-def _median(outcome: Outcome, metric: str) -> float | None:
-    values = outcome.values(metric)
-    return statistics.median(values) if values else None
 
 
 def _frames_each(outcome: Outcome) -> float | None:
@@ -151,7 +145,7 @@ def _findings(
     else:
         found.append("This kernel takes chunks larger than a page: that is new, and the column is to be measured.")
     for mode, pair in zip(MODES, (outcomes[:2], outcomes[2:]), strict=True):
-        large, small = (_median(outcome, _cost_metric()) for outcome in pair)
+        large, small = (outcome.median(_cost_metric()) for outcome in pair)
         if large and small:
             found.append(
                 f"{mode}: in frames of 2048 bytes a packet costs the receiving worker {small:.0f} {_unit()}, in frames "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 
 from xskit.bench.bed import Bed
@@ -45,7 +44,7 @@ def _table(outcomes: Sequence[Outcome], sends: Sequence[Sends], driver: str) -> 
     cost = "instructions of sendto a packet" if counted_instructions() else "ns of sendto a packet"
     columns = [Column("size"), Column("pps", "pps"), Column(cost, "count"), Column("against 64", "percent"),
                Column("bytes copied a packet", "count"), Column("path")]  # fmt: skip
-    rates = [statistics.median(outcome.values("tx_pps")) for outcome in outcomes]
+    rates = [outcome.median("tx_pps") for outcome in outcomes]
     rows: list[list[Cell]] = []
     for number, (size, one) in enumerate(zip(SIZES, sends, strict=True)):
         rate = rates[number] if rates else None
@@ -77,7 +76,7 @@ def _findings(outcomes: Sequence[Outcome], sends: Sequence[Sends], driver: str) 
         found.append(
             "veth does not say IFF_TX_SKB_NO_LINEAR, so every packet is copied into the linear part of an skb."
         )
-    rates = [statistics.median(outcome.values("tx_pps")) for outcome in outcomes]
-    if rates:
+    rates = [outcome.median("tx_pps") for outcome in outcomes]
+    if rates and rates[0] and rates[-1]:
         found.append(f"From 64 to 1500 bytes the rate changed by {(rates[-1] / rates[0] - 1) * 100:+.1f} %.")
     return found
