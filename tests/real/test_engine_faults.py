@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from tests.real.detaching import detach
 from tests.real.lab_rig import assert_every_frame_is_somewhere, datagram, dropped, pair, wait_until
 from xskit.errors import UsageError
 
@@ -83,6 +84,22 @@ def test_packets_to_a_host_whose_end_is_down_are_refused_by_the_kernel():
         assert flow.numbers() == [*range(10), *range(50, 60)]
         made.assert_books_balance()
         assert made.link.report().links[0].directions[0].packets["dropped"] == {"tx_refused": 40}
+
+
+def test_a_program_that_somebody_detaches_is_told_and_the_run_goes_on():
+    with pair() as made:
+        flow = made.flow()
+        flow.send(10)
+        flow.take(10)
+        port = ports_of(made)[0]
+        detach(made.link.emulator.ports[port]._attachment.link)
+        sentence = (
+            f"port {port}: its XDP program was detached while the link was running: nothing comes from it any more"
+        )
+        wait_until(lambda: made.link.report().warnings == [sentence], "it is told")
+        made.assert_books_balance()
+        report = made.link.close()
+        assert report.warnings == [sentence]
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["ingress", "egress"])

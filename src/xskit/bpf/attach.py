@@ -51,6 +51,14 @@ class BpfLink(Handle):
         """The kernel's number for it, as `bpftool link` shows it."""
         return int(struct.unpack_from("=I", syscall.object_info(self.fd, 8), 4)[0])
 
+    @property
+    def attached(self) -> bool:
+        """Whether the program is still on the interface: anybody with CAP_SYS_ADMIN may detach it (BPF_LINK_DETACH)."""
+        if self.closed:
+            return False
+        (ifindex,) = struct.unpack_from("=I", syscall.object_info(self.fd, 20), 16)  # bpf_link_info, xdp or tcx
+        return bool(ifindex)
+
     def __repr__(self) -> str:
         return f"<BpfLink {self.program} on {self.ifindex}, {self.where}{', closed' if self.closed else ''}>"
 

@@ -1,4 +1,4 @@
-"""What becomes of ports while links run: deleted, renamed, given another MTU.
+"""What becomes of ports while links run: deleted, renamed, given another MTU, without their program.
 
 Memory and limits are those of the start: nothing is made anew for another MTU, but it is said what that means.
 """
@@ -11,6 +11,8 @@ from xskit.emulator.ports import PortSpec
 from xskit.xsk.port import Port
 
 __all__ = ["PortWatch"]
+
+_DETACHED = "its XDP program was detached while the link was running: nothing comes from it any more"
 
 
 class PortWatch:
@@ -26,10 +28,12 @@ class PortWatch:
         self._warn = warn
         self._names = {spec: spec.name for spec in ports}
         self._mtus = {spec: port.mtu for spec, port in ports.items()}
+        self._attached = dict.fromkeys(ports, True)
 
     def __call__(self) -> str | None:
         """Look; returns why the run cannot go on, if it cannot."""
         for spec, port in self._ports.items():
+            attached = port.attached  # asked for first: an interface that is deleted loses its program too
             seen = port.glance()
             if seen is None:
                 return f"port {spec} was deleted while the link was running"
@@ -39,6 +43,9 @@ class PortWatch:
             if seen.mtu != self._mtus[spec]:
                 self._mtus[spec] = seen.mtu
                 self._warn([f"port {spec}: {_about(port, seen.mtu)}"])
+            if not attached and self._attached[spec]:
+                self._attached[spec] = False
+                self._warn([f"port {spec}: {_DETACHED}"])
         return None
 
 

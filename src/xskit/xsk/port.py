@@ -179,6 +179,11 @@ class Port:
         seen = self.glance()
         return LinkState.GONE if seen is None else seen.state
 
+    @property
+    def attached(self) -> bool:
+        """Whether its XDP program is on the interface still, so that packets come."""
+        return self._attachment.link.attached
+
     def statistics(self) -> Statistics:
         """XDP_STATISTICS summed over the queues; after close, as they were then."""
         return self._last[0] if self._last else _sum(self.queues)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from tests.real.detaching import detach
 from tests.vm.inside.wire import (
     FAR,
     INNER,
@@ -321,7 +322,7 @@ def check_down_and_up() -> dict[str, object]:
 
 
 def check_mtu_changed() -> dict[str, object]:
-    """A changed MTU under traffic: drivers may restart their queues for it."""
+    """A changed MTU under traffic is told; drivers may restart their queues for it."""
     try:
         with ends(NEAR, FAR) as (near, far), emulator() as running:
             with Flood(near):
@@ -334,10 +335,12 @@ def check_mtu_changed() -> dict[str, object]:
                 time.sleep(0.5)
             far.drain()
             alive = _crosses(near, far)
+            warnings = running.report().warnings
             invalid = _books(running)
     finally:
         set_mtu(OUTER, 1500)
     assert alive, (refused, invalid)
+    assert refused or any(f"port {OUTER}: its MTU became 1400" in warning for warning in warnings), warnings
     return {"refused": refused, "invalid": invalid}
 
 
@@ -346,12 +349,13 @@ def check_program_detached() -> dict[str, object]:
     with ends(NEAR, FAR) as (near, far), emulator() as running:
         with Flood(near):
             time.sleep(0.3)
-            subprocess.run(["ip", "link", "set", INNER, "xdp", "off"], check=False)
-            running.ports[PortSpec(INNER)]._attachment.link.close()
+            detach(running.ports[PortSpec(INNER)]._attachment.link)
             time.sleep(0.5)
         crossing = _crosses(near, far, 1.0)
+        warnings = running.report().warnings
         invalid = _books(running)
     assert not crossing
+    assert any(f"port {INNER}: its XDP program was detached" in warning for warning in warnings), warnings
     return {"invalid": invalid}
 
 
