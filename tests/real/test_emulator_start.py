@@ -157,6 +157,17 @@ def test_an_interrupt_at_the_end_leaves_nothing_to_close(monkeypatch):
         assert not programs_on(hosts.ports[0])
 
 
+def test_a_second_start_is_refused_and_the_first_one_goes_on():
+    with foreign_hosts() as hosts:
+        with hosts.emulator(owd="1ms") as emulator:
+            with pytest.raises(UsageError, match="^an emulator starts once"):
+                emulator.start()
+            assert emulator.report().links[0].name == "wan"
+            assert programs_on(hosts.ports[0])
+        with pytest.raises(UsageError, match="^an emulator starts once"):
+            emulator.start()
+
+
 def test_a_link_of_named_ports_without_namespaces_of_the_lab():
     with foreign_hosts() as hosts, hosts.emulator(owd="1ms") as emulator:
         report = emulator.report()

@@ -107,7 +107,10 @@ class Emulator:
         Raises:
             PrivilegeError, DeviceError, KernelError: what is missing, with the command that mends it. Nothing is
                 left half-made.
+            UsageError: it was started before.
         """
+        if self._workers:
+            raise UsageError("an emulator starts once: make another one for another run")
         require(("CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF"), "opening ports through AF_XDP")
         self._pid = os.getpid()
         try:
