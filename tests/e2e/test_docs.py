@@ -26,6 +26,7 @@ TYPED = [
     "docs/how-to/use-in-tests.md",
     "docs/how-to/join-interfaces.md",
     "docs/how-to/jumbo-packets.md",
+    "docs/how-to/plan-memory.md",
     "docs/how-to/what-went-wrong.md",
     "docs/how-to/raw-sockets.md",
 ]
@@ -71,6 +72,11 @@ def test_commands_of_a_page(page, compiled, tmp_path):
     output = printed.read_text()
     assert code == 0, output
     assert "round_trip.py" not in commands or re.search(r"^[0-9.]+ ms$", output, re.MULTILINE), output
+
+
+def test_every_page_that_tells_to_type_is_among_them():
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    assert {str(page.relative_to(ROOT)) for page in pages if "\n```sh\n" in page.read_text()} == set(TYPED)
 
 
 def fields(value: Any, path: str = "") -> Iterator[str]:
