@@ -9,7 +9,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from xskit.bench.experiments import bridge, report, veth_buffers
+from xskit.bench.experiments import bridge, frame_sizes, report, veth_buffers
 from xskit.bench.experiments.catalogue import CATALOGUE, find
 from xskit.bench.experiments.combined import combined
 from xskit.bench.experiments.experiment import Options, Result, ResultError
@@ -270,3 +270,64 @@ def test_times_that_cannot_be(times):
     with pytest.raises(UsageError):
         Options.choose(short=True).with_times(*times)
     assert Options.choose(short=True).with_times(1.5, None).seconds == 1.5
+
+
+# --- one chunk of 8192 ----------------------------------------------------------------------------------------------
+
+
+class Measured:
+    """Stands for what the session of a frame size found: a packet rate, and a cost a packet."""
+
+    def __init__(self, case):
+        self.case = case
+        self.runs = [SimpleNamespace(counts={"received": 10, "received_frames": 10 * -(-7936 // case.frame_size)})]
+
+    def median(self, metric):
+        return self.case.frame_size / 4 if metric.endswith("_pps") else 1e6 / self.case.frame_size
+
+
+def frame_size_tables(monkeypatch, hugetlb):
+    """The cases of the one chunk that were run, and the tables of rates and costs."""
+    session = SimpleNamespace(outcomes=[])
+    monkeypatch.setattr(
+        frame_sizes, "measure", lambda cases, _: session.outcomes.extend(map(Measured, cases)) or session
+    )
+    measured = frame_sizes.measure_all(Options(seconds=1, repeat=1), hugetlb=hugetlb)
+    large = [one.case for one in session.outcomes if one.case.frame_size == 8192]
+    return large, frame_sizes._rates(measured), frame_sizes._cpu(measured)
+
+
+def test_a_kernel_that_takes_one_large_chunk_gets_the_third_column(monkeypatch):
+    cases, rates, costs = frame_size_tables(monkeypatch, hugetlb=True)
+    assert [(case.mode, case.hugetlb, case.frames * 8192) for case in cases] == [
+        (mode, True, frame_sizes.MEMORY_BYTES) for mode in ("rxdrop", "l2fwd")
+    ]
+    assert rates.rows == [[mode, 1024, 512, 2048, -50] for mode in ("rxdrop", "l2fwd")]
+    assert [row[-1] for row in costs.rows] == [1e6 / 8192] * 2
+
+
+def test_one_that_does_not_is_told(monkeypatch):
+    cases, rates, costs = frame_size_tables(monkeypatch, hugetlb=None)
+    assert cases == []
+    assert [row[3] for row in rates.rows] == ["refused", "refused"]
+    assert {len(row) for row in costs.rows} == {len(costs.columns)} == {6}
+
+
+def test_which_memory_a_large_chunk_wants():
+    refused = dict.fromkeys(
+        (
+            (size, unaligned, pool)
+            for size in frame_sizes.CHUNKS
+            for unaligned in (False, True)
+            for pool in (False, True)
+        ),
+        "Invalid argument",
+    )
+    assert frame_sizes.hugetlb_of_large_chunk(refused) is None
+    assert frame_sizes._findings({}, refused, [], [])[0].startswith(
+        "This kernel refuses chunks of 8192 and 16384 bytes"
+    )
+    patched = {**refused, (8192, False, True): None}
+    assert frame_sizes.hugetlb_of_large_chunk(patched) is True
+    assert frame_sizes._findings({}, patched, [], [])[0].endswith("larger than a page: 8192 from the hugetlb pool.")
+    assert frame_sizes.hugetlb_of_large_chunk({**patched, (8192, False, False): None}) is False

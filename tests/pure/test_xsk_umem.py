@@ -24,11 +24,6 @@ from xskit.xsk.umem import Umem
     [
         ({"frames": 0}, "packet memory has between 1 and 4294967295 frames, not 0"),
         ({"frames": 1 << 32}, "packet memory has between 1 and 4294967295 frames, not 4294967296"),
-        (
-            {"frame_size": 8192},
-            "frames of 8192 bytes: no released Linux takes frames larger than a page (4096 bytes)\n"
-            "  try: frame_size=4096; longer packets are received in several frames (multi-buffer)",
-        ),
         ({"frame_size": 1024}, "frames of 1024 bytes are too small: the least is 2048\n  try: frame_size=2048"),
         (
             {"frame_size": 3000},
@@ -53,6 +48,26 @@ def test_the_rule_broken_is_named(arguments, sentence):
     with pytest.raises(UsageError) as caught:
         Umem(**{"frames": 4, **arguments})
     assert str(caught.value) == sentence
+
+
+def test_frames_larger_than_a_page_are_the_kernels_to_refuse(monkeypatch):
+    asked = []
+
+    def refuse(frame_size, **memory):
+        asked.append((frame_size, memory))
+        return "Invalid argument"
+
+    monkeypatch.setattr(umem_module, "why_no_frames_of", refuse)
+    with pytest.raises(UsageError) as caught:
+        Umem(frames=4, frame_size=8192, hugetlb=True)
+    assert asked == [(8192, {"unaligned": False, "hugetlb": True})]
+    assert str(caught.value) == (
+        "frames of 8192 bytes: no released Linux takes frames larger than a page (4096 bytes), and this one says: "
+        "Invalid argument\n  try: frame_size=4096; longer packets are received in several frames (multi-buffer)"
+    )
+    monkeypatch.setattr(umem_module, "why_no_frames_of", lambda frame_size, **memory: None)
+    with Umem(frames=4, frame_size=8192) as umem:
+        assert (umem.size, umem.capacity, umem.frame_shift) == (4 * 8192, 8192 - 256, 13)
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import platform
+import re
 import socket
 import struct
 import termios
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +18,6 @@ from xskit.abi.bpf import AttachType, ProgramType
 from xskit.bench.copies import CopyCount
 from xskit.bench.experiments.actions import passed_and_redirected
 from xskit.bench.experiments.bursts import segmented
-from xskit.bench.experiments.frame_sizes import large_chunk
 from xskit.bench.experiments.large_memory import fill_and_drain
 from xskit.bench.experiments.pagepool import PagePoolWatch
 from xskit.bench.experiments.rooms import Pair, introduce
@@ -28,6 +29,7 @@ from xskit.bpf.program import Program, ProgramSpec
 from xskit.bpf.tracepoint import attach_tracepoint
 from xskit.netconf.interfaces import index
 from xskit.netconf.netdev import page_pools
+from xskit.xsk.probe import why_no_frames_of
 
 pytestmark = pytest.mark.root
 
@@ -72,10 +74,16 @@ def test_page_pools_of_devices_are_listed_or_the_kernel_is_too_old():
 
 
 def test_chunks_larger_than_a_page_are_refused_and_others_are_not():
-    assert large_chunk(4096, unaligned=False) is None
-    assert large_chunk(3000, unaligned=True) is None
-    assert large_chunk(8192, unaligned=False) == "Invalid argument"
-    assert large_chunk(8192, unaligned=True) == "Invalid argument"
+    assert why_no_frames_of(4096) is None
+    assert why_no_frames_of(3000, unaligned=True) is None
+    assert why_no_frames_of(8192) == "Invalid argument"
+    assert why_no_frames_of(8192, unaligned=True) == "Invalid argument"
+
+
+def test_of_frames_from_the_hugetlb_pool_too_the_kernel_says_whether_it_takes_them():
+    free = int(re.search(r"HugePages_Free: +(\d+)", Path("/proc/meminfo").read_text())[1])
+    answer = why_no_frames_of(8192, hugetlb=True)
+    assert answer == "Invalid argument" if free else "Cannot allocate memory" in answer
 
 
 def test_long_packets_are_passed_and_redirected_whole():

@@ -18,8 +18,10 @@ from enum import Enum
 from functools import cache
 
 from xskit.abi.xdp import AF_XDP, SOL_XDP, TX_METADATA_BYTES, BindFlag, SockaddrXdp, SocketOption, UmemFlag, UmemReg
+from xskit.errors import KernelError
+from xskit.memory import HUGE_PAGE_BYTES, Region
 
-__all__ = ["SocketFeature", "SocketSupport", "looks_at_length", "probe_sockets"]
+__all__ = ["SocketFeature", "SocketSupport", "looks_at_length", "probe_sockets", "why_no_frames_of"]
 
 _SO_PREFER_BUSY_POLL = 69  # asm-generic/socket.h, 5.11
 _NO_INTERFACE = (1 << 31) - 1
@@ -114,6 +116,26 @@ def looks_at_length(register: Callable[[int], None]) -> bool:
     except OSError as error:
         return error.errno == errno.EINVAL
     return False
+
+
+def why_no_frames_of(frame_size: int, *, unaligned: bool = False, hugetlb: bool = False) -> str | None:
+    """The kernel's answer to packet memory in frames of this size, tried with 2 MiB; None: it takes them.
+
+    With `hugetlb` in a page of the hugetlb pool, where patches for frames larger than a page wanted them.
+    """
+    flags = UmemFlag.UNALIGNED_CHUNK if unaligned else UmemFlag.NONE
+    try:
+        with (
+            Region(HUGE_PAGE_BYTES, huge=True, hugetlb=hugetlb) as region,
+            socket.socket(AF_XDP, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0) as tried,
+        ):
+            wanted = UmemReg(region.address, region.size, frame_size, flags=flags)
+            tried.setsockopt(SOL_XDP, SocketOption.UMEM_REG, wanted.pack())
+    except OSError as error:
+        return error.strerror or str(error)
+    except KernelError as error:
+        return error.cause
+    return None
 
 
 def _register(tried: socket.socket, frame_size: int, metadata_bytes: int = 0, flags: UmemFlag = UmemFlag.NONE) -> None:

@@ -36,7 +36,7 @@ from xskit.errors import Setting, UsageError
 from xskit.memory import PAGE_BYTES, Region
 from xskit.xsk.errors import Call, explain
 from xskit.xsk.pool import FramePool, Owner, Place
-from xskit.xsk.probe import looks_at_length
+from xskit.xsk.probe import looks_at_length, why_no_frames_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,7 +72,8 @@ class Umem:
 
     Args:
         frames: how many.
-        frame_size: bytes of one: 2048 or 4096; in unaligned mode anything between.
+        frame_size: bytes of one: 2048 or 4096; in unaligned mode anything between. Larger ones are tried, for kernels
+            with patches: no released one takes frames larger than a page.
         headroom: bytes to keep free before each received packet, on top of the kernel's 256.
         huge: ask for transparent huge pages.
         hugetlb: take the memory from the hugetlb pool (vm.nr_hugepages).
@@ -101,7 +102,7 @@ class Umem:
         populate: bool = True,
         debug: bool | None = None,
     ) -> None:
-        _check_frames(frames, frame_size, unaligned)
+        _check_frames(frames, frame_size, unaligned, hugetlb)
         _check_headroom(frame_size, headroom, tx_metadata_bytes)
         self.frames = frames
         self.frame_size = frame_size
@@ -264,14 +265,9 @@ def _linux() -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", os.uname().release)[:2])
 
 
-def _check_frames(frames: int, frame_size: int, unaligned: bool) -> None:
+def _check_frames(frames: int, frame_size: int, unaligned: bool, hugetlb: bool) -> None:
     if not 1 <= frames < 1 << 32:
         raise UsageError(f"packet memory has between 1 and {2**32 - 1} frames, not {frames}")
-    if frame_size > PAGE_BYTES:
-        raise UsageError(
-            f"frames of {frame_size} bytes: no released Linux takes frames larger than a page ({PAGE_BYTES} bytes)",
-            remedy=Setting("frame_size", 4096, "{}; longer packets are received in several frames (multi-buffer)"),
-        )
     if frame_size < SMALLEST_FRAME_BYTES:
         raise UsageError(
             f"frames of {frame_size} bytes are too small: the least is 2048", remedy=Setting("frame_size", 2048)
@@ -280,6 +276,12 @@ def _check_frames(frames: int, frame_size: int, unaligned: bool) -> None:
         raise UsageError(
             f"a frame size of {frame_size} bytes is not a power of two",
             remedy=Setting("unaligned", True, "a frame size of 2048 or 4096, or {}"),
+        )
+    if frame_size > PAGE_BYTES and (answer := why_no_frames_of(frame_size, unaligned=unaligned, hugetlb=hugetlb)):
+        raise UsageError(
+            f"frames of {frame_size} bytes: no released Linux takes frames larger than a page ({PAGE_BYTES} bytes), "
+            f"and this one says: {answer}",
+            remedy=Setting("frame_size", 4096, "{}; longer packets are received in several frames (multi-buffer)"),
         )
 
 

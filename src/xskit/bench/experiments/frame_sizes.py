@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from xskit.abi.xdp import AF_XDP, SOL_XDP, SocketOption, UmemFlag, UmemReg
 from xskit.bench.experiments.actions import Passage, passed_and_redirected
 from xskit.bench.experiments.experiment import Options, Result
 from xskit.bench.experiments.tables import Cell, Column, Table
@@ -14,63 +12,84 @@ from xskit.bench.guest import counted_instructions, emulated
 from xskit.bench.packet import FCS_BYTES
 from xskit.bench.results import Outcome
 from xskit.bench.session import measure
-from xskit.bench.settings import Case, Conditions
-from xskit.memory import Region
+from xskit.bench.settings import Case, Conditions, ModeName
+from xskit.xsk.probe import why_no_frames_of
 
 __all__ = ["PACKET_BYTES", "run"]
 
 PACKET_BYTES = 8192 - 256
 MEMORY_BYTES = 16 << 20
 FRAME_SIZES = (4096, 2048)
-MODES = ("rxdrop", "l2fwd")
-CHUNKS = (8192, 16_384)
+LARGE_CHUNK = 8192
+MODES: tuple[ModeName, ...] = ("rxdrop", "l2fwd")
+CHUNKS = (LARGE_CHUNK, 16_384)
+
+Measured = Mapping[ModeName, Mapping[int, Outcome]]
+"""By mode and frame size."""
 
 
 def run(options: Options) -> Result:
     """Measure on a veth pair."""
     result = Result.begin("frame-sizes", options)
-    cases = [_case(mode, size) for mode in MODES for size in FRAME_SIZES]
+    refused = {
+        (size, unaligned, hugetlb): why_no_frames_of(size, unaligned=unaligned, hugetlb=hugetlb)
+        for size in CHUNKS
+        for unaligned in (False, True)
+        for hugetlb in (False, True)
+    }
     options.say(f"rxdrop and l2fwd, packets of {PACKET_BYTES} bytes")
-    session = measure(cases, Conditions(duration=options.seconds, repeat=options.repeat))
-    refused = [large_chunk(size, unaligned=unaligned) for size in CHUNKS for unaligned in (False, True)]
+    measured = measure_all(options, hugetlb=hugetlb_of_large_chunk(refused))
     options.say("the packet view")
     costs = view_costs(options.seconds, options.repeat, PACKET_BYTES)
     options.say("XDP_PASS and XDP_REDIRECT")
     passages = passed_and_redirected(PACKET_BYTES, 50 if options.short else 1000)
     result.tables = [
-        _rates(session.outcomes, refused),
-        _cpu(session.outcomes),
+        _rates(measured),
+        _cpu(measured),
         _views(costs),
         _passages(passages),
     ]
-    result.findings = _findings(session.outcomes, refused, costs, passages)
+    result.findings = _findings(measured, refused, costs, passages)
     return result
 
 
-def _case(mode: str, frame_size: int) -> Case:
+Refused = Mapping[tuple[int, bool, bool], str | None]
+"""Frame size, unaligned, from the hugetlb pool -> why the kernel does not take such frames; None: it does."""
+
+
+def hugetlb_of_large_chunk(refused: Refused) -> bool | None:
+    """Which memory a kernel wants that takes one chunk for a packet; None: it takes no such chunk."""
+    for hugetlb in (False, True):
+        if refused[LARGE_CHUNK, False, hugetlb] is None:
+            return hugetlb
+    return None
+
+
+def measure_all(options: Options, *, hugetlb: bool | None) -> Measured:
+    """Every mode in every frame size, in turns; in one chunk, too, unless `hugetlb` says that there is none."""
+    cases = [_case(mode, size, hugetlb=False) for mode in MODES for size in FRAME_SIZES]
+    if hugetlb is not None:
+        cases += [_case(mode, LARGE_CHUNK, hugetlb=hugetlb) for mode in MODES]
+    session = measure(cases, Conditions(duration=options.seconds, repeat=options.repeat))
+    found: dict[ModeName, dict[int, Outcome]] = {mode: {} for mode in MODES}
+    for outcome in session.outcomes:
+        found[outcome.case.mode][outcome.case.frame_size] = outcome
+    return found
+
+
+def _case(mode: ModeName, frame_size: int, *, hugetlb: bool) -> Case:
     return Case(
-        "rxdrop" if mode == "rxdrop" else "l2fwd",
+        mode,
         xdp="native",
         packet_size=PACKET_BYTES + FCS_BYTES,
         frame_size=frame_size,
         frames=MEMORY_BYTES // frame_size,
+        hugetlb=hugetlb,
         multi_buffer=True,
     )
 
 
-def large_chunk(size: int, *, unaligned: bool) -> str | None:
-    """Why the kernel refuses a UMEM with chunks of this size; None: it takes them."""
-    flags = UmemFlag.UNALIGNED_CHUNK if unaligned else UmemFlag.NONE
-    with Region(2 << 20, huge=True) as region, socket.socket(AF_XDP, socket.SOCK_RAW, 0) as handle:
-        wanted = UmemReg(region.address, region.size, size, 0, flags, 0)
-        try:
-            handle.setsockopt(SOL_XDP, SocketOption.UMEM_REG, wanted.pack())
-        except OSError as error:
-            return error.strerror
-    return None
-
-
-def _rates(outcomes: Sequence[Outcome], refused: Sequence[str | None]) -> Table:
+def _rates(measured: Measured) -> Table:
     columns = [
         Column("mode"),
         Column("4096, multi-buffer", "pps"),
@@ -79,29 +98,36 @@ def _rates(outcomes: Sequence[Outcome], refused: Sequence[str | None]) -> Table:
         Column("2048 against 4096", "percent"),
     ]
     rows: list[list[Cell]] = []
-    for mode, pair in zip(MODES, (outcomes[:2], outcomes[2:]), strict=True):
-        large, small = (outcome.median("rx_pps" if mode == "rxdrop" else "tx_pps") for outcome in pair)
-        change = (small / large - 1) * 100 if large and small else None
-        chunk = "taken" if refused[0] is None else "refused"
+    for mode, by_size in measured.items():
+        pps = {size: outcome.median("rx_pps" if mode == "rxdrop" else "tx_pps") for size, outcome in by_size.items()}
         if emulated():
-            large = small = change = None
-        rows.append([mode, large, small, chunk, change])
+            pps = dict.fromkeys(pps)
+        chunk: Cell = pps.get(LARGE_CHUNK, "refused")
+        rows.append([mode, pps[4096], pps[2048], chunk, _change(pps[2048], pps[4096])])
     note = "Medians. The source is a socket that copies: often it, and not the receiver, is the limit."
     return Table(f"Packets of {PACKET_BYTES} bytes, pps", columns, rows, note)
+
+
+def _change(new: float | None, old: float | None) -> float | None:
+    return (new / old - 1) * 100 if new and old else None
 
 
 def _cost_metric() -> str:
     return "instructions_per_packet" if counted_instructions() else "cpu_ns_per_packet"
 
 
-def _cpu(outcomes: Sequence[Outcome]) -> Table:
+def _cpu(measured: Measured) -> Table:
     columns = [Column("mode"), Column("4096", "count"), Column("2048", "count"), Column("2048 against 4096", "percent"),
                Column("frames: 4096", "number"), Column("frames: 2048", "number")]  # fmt: skip
     rows: list[list[Cell]] = []
-    for mode, pair in zip(MODES, (outcomes[:2], outcomes[2:]), strict=True):
-        large, small = (outcome.median(_cost_metric()) for outcome in pair)
-        frames = [_frames_each(outcome) for outcome in pair]
-        rows.append([mode, large, small, (small / large - 1) * 100 if large and small else None, *frames])
+    one_chunk = LARGE_CHUNK in measured[MODES[0]]
+    if one_chunk:
+        columns.append(Column("one chunk of 8192", "count"))
+    for mode, by_size in measured.items():
+        cost = {size: outcome.median(_cost_metric()) for size, outcome in by_size.items()}
+        frames = [_frames_each(by_size[size]) for size in FRAME_SIZES]
+        chunk = [cost[LARGE_CHUNK]] if one_chunk else []
+        rows.append([mode, cost[4096], cost[2048], _change(cost[2048], cost[4096]), *frames, *chunk])
     return Table(f"{_unit()} of the receiving worker for a packet, and frames that it takes", columns, rows)
 
 
@@ -133,19 +159,25 @@ def _passages(passages: Sequence[Passage]) -> Table:
 
 
 def _findings(
-    outcomes: Sequence[Outcome],
-    refused: Sequence[str | None],
+    measured: Measured,
+    refused: Refused,
     costs: Sequence[ViewCost],
     passages: Sequence[Passage],
 ) -> list[str]:
     found = []
-    if all(words is not None for words in refused):
+    if all(words is not None for words in refused.values()):
         sizes = " and ".join(map(str, CHUNKS))
-        found.append(f"This kernel refuses chunks of {sizes} bytes, aligned or not: {refused[0]}.")
+        words = refused[LARGE_CHUNK, False, False]
+        found.append(f"This kernel refuses chunks of {sizes} bytes, aligned or not: {words}.")
     else:
-        found.append("This kernel takes chunks larger than a page: that is new, and the column is to be measured.")
-    for mode, pair in zip(MODES, (outcomes[:2], outcomes[2:]), strict=True):
-        large, small = (outcome.median(_cost_metric()) for outcome in pair)
+        taken = ", ".join(
+            f"{size}{' unaligned' * unaligned}{' from the hugetlb pool' * hugetlb}"
+            for (size, unaligned, hugetlb), words in refused.items()
+            if words is None
+        )
+        found.append(f"This kernel takes chunks larger than a page: {taken}.")
+    for mode, by_size in measured.items():
+        large, small = (by_size[size].median(_cost_metric()) for size in FRAME_SIZES)
         if large and small:
             found.append(
                 f"{mode}: in frames of 2048 bytes a packet costs the receiving worker {small:.0f} {_unit()}, in frames "
