@@ -80,7 +80,11 @@ ENGINE_MISTAKES = [
     ({"cpus": [1, "a"]}, "cpus.1: a whole number is wanted, not 'a'"),
     ({"seed": -1}, "seed: 0 or more is wanted, not -1"),
     ({"seed": 1.5}, "seed: a whole number is wanted, not 1.5"),
+    ({"seed": True}, "seed: a whole number is wanted, not True"),
+    ({"seed": "7"}, "seed: a whole number is wanted, not '7'"),
     ({"spin": "maybe"}, "spin: true or false is wanted, not 'maybe'"),
+    ({"spin": "yes"}, "spin: true or false is wanted, not 'yes'"),
+    ({"debug": 1}, "debug: true or false is wanted, not 1"),
     ({"mode": "fast"}, "mode: 'fast' is none of 'auto', 'zero-copy', 'native' or 'generic'"),
     ({"spinn": True}, "spinn: unknown key; did you mean spin?"),
 ]

@@ -182,14 +182,16 @@ class EngineSettings(_Strict):
 
     memory: Size | None = Field(default=None, description="packet memory in all; worked out when left out")
     frame_size: Literal[2048, 4096] | None = Field(default=None, description="bytes; chosen by MTU when left out")
-    ring_size: int = Field(default=2048, ge=64, le=1 << 20, description="entries of each ring, a power of two")
+    ring_size: int = Field(
+        default=2048, strict=True, ge=64, le=1 << 20, description="entries of each ring, a power of two"
+    )
     workers: Literal[1, 2] = Field(default=1, description="2: one for each direction")
     cpus: tuple[int, ...] | None = Field(default=None, description="to pin the workers to, one each")
-    spin: bool = Field(default=False, description="never sleep: lowest lateness, a whole CPU")
-    seed: int = Field(default=1, ge=0, description="of every random stream")
+    spin: bool = Field(default=False, strict=True, description="never sleep: lowest lateness, a whole CPU")
+    seed: int = Field(default=1, strict=True, ge=0, description="of every random stream")
     mode: Literal["auto", "zero-copy", "native", "generic"] = Field(default="auto", description="of the XDP sockets")
-    hugetlb: bool = Field(default=False, description="packet memory from the hugetlb pool")
-    debug: bool = Field(default=False, description="keep the owner of every frame, and check every move")
+    hugetlb: bool = Field(default=False, strict=True, description="packet memory from the hugetlb pool")
+    debug: bool = Field(default=False, strict=True, description="keep the owner of every frame, and check every move")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
