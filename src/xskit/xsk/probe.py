@@ -18,14 +18,14 @@ from enum import Enum
 from functools import cache
 
 from xskit.abi.xdp import AF_XDP, SOL_XDP, TX_METADATA_BYTES, BindFlag, SockaddrXdp, SocketOption, UmemFlag, UmemReg
-from xskit.errors import KernelError
-from xskit.memory import HUGE_PAGE_BYTES, Region
 
 __all__ = ["SocketFeature", "SocketSupport", "looks_at_length", "probe_sockets", "why_no_frames_of"]
 
 _SO_PREFER_BUSY_POLL = 69  # asm-generic/socket.h, 5.11
 _NO_INTERFACE = (1 << 31) - 1
-_FRAMES = 4
+_LITTLE_BYTES = 4 * 8192
+_HUGE_PAGE_BYTES = 2 << 20
+_MAP_HUGETLB = 0x40000  # asm-generic/mman-common.h; memory.py has it too, but loads NumPy
 _EVERY = 2048
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -119,28 +119,30 @@ def looks_at_length(register: Callable[[int], None]) -> bool:
 
 
 def why_no_frames_of(frame_size: int, *, unaligned: bool = False, hugetlb: bool = False) -> str | None:
-    """The kernel's answer to packet memory in frames of this size, tried with 2 MiB; None: it takes them.
+    """The kernel's answer to packet memory in frames of this size; None: it takes them.
 
     With `hugetlb` in a page of the hugetlb pool, where patches for frames larger than a page wanted them.
     """
     flags = UmemFlag.UNALIGNED_CHUNK if unaligned else UmemFlag.NONE
     try:
-        with (
-            Region(HUGE_PAGE_BYTES, huge=True, hugetlb=hugetlb) as region,
-            socket.socket(AF_XDP, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0) as tried,
-        ):
-            wanted = UmemReg(region.address, region.size, frame_size, flags=flags)
-            tried.setsockopt(SOL_XDP, SocketOption.UMEM_REG, wanted.pack())
+        with socket.socket(AF_XDP, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0) as tried:
+            _register(tried, frame_size, flags=flags, hugetlb=hugetlb)
     except OSError as error:
         return error.strerror or str(error)
-    except KernelError as error:
-        return error.cause
     return None
 
 
-def _register(tried: socket.socket, frame_size: int, metadata_bytes: int = 0, flags: UmemFlag = UmemFlag.NONE) -> None:
+def _register(
+    tried: socket.socket,
+    frame_size: int,
+    metadata_bytes: int = 0,
+    flags: UmemFlag = UmemFlag.NONE,
+    *,
+    hugetlb: bool = False,
+) -> None:
     """Register a little memory. The kernel keeps its own hold of the pages, so it may be unmapped at once."""
-    with closing(mmap.mmap(-1, _FRAMES * 8192, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)) as memory:
+    kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (_MAP_HUGETLB if hugetlb else 0)
+    with closing(mmap.mmap(-1, _HUGE_PAGE_BYTES if hugetlb else _LITTLE_BYTES, flags=kind)) as memory:
         view = (ctypes.c_char * len(memory)).from_buffer(memory)
         wanted = UmemReg(ctypes.addressof(view), len(memory), frame_size, flags=flags, tx_metadata_bytes=metadata_bytes)
         del view
