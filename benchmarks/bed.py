@@ -6,6 +6,7 @@ xkg ---- veth ---- xka [port] ... pipeline ... [port] xkb ---- veth ---- xks [XD
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -47,12 +48,18 @@ class Sender(Record):
     outstanding: I64
 
 
+def generator_library() -> ctypes.CDLL:
+    """The C sender, checked against its record."""
+    library = load("generator")
+    check_layout(library, "sender_sizes", (Sender,))
+    return library
+
+
 class Generator:
     """Sends equal packets from an interface of a namespace, compiled: from whichever thread calls."""
 
     def __init__(self, interface: str, namespace: str, packet_bytes: int = PACKET_BYTES) -> None:
-        library = load("generator")
-        check_layout(library, "sender_sizes", (Sender,))
+        library = generator_library()
         self._burst, self._pace = function(library, "burst", 2), function(library, "pace", 4)
         with ExitStack() as undo:
             umem = undo.enter_context(Umem(RING, FRAME_BYTES))

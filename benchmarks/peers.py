@@ -17,6 +17,7 @@ under the same source: CPU time of the whole process, or of the worker, for each
 from __future__ import annotations
 
 import argparse
+import ctypes
 import errno
 import json
 import os
@@ -107,11 +108,16 @@ def table(results: list[Result]) -> Table:
 # --- the twins ------------------------------------------------------------------------------------------------------
 
 
-def against_twin(bed: Bed, mode: ModeName, size: int, rounds: int) -> Paired:
-    """Both in turns, on one set of sockets."""
+def twin_library() -> ctypes.CDLL:
+    """The C twins of xskit's loops, checked against their records."""
     library = load("peer_modes")
     check_layout(library, "peer_sizes", (Ring, BenchQueue, Source))
-    twin = function(library, f"peer_{mode}", 2)
+    return library
+
+
+def against_twin(bed: Bed, mode: ModeName, size: int, rounds: int) -> Paired:
+    """Both in turns, on one set of sockets."""
+    twin = function(twin_library(), f"peer_{mode}", 2)
     case = Case(mode, packet_size=size, ring=RING, frames=2 * RING, frame_size=2048)
     place = bed.place(case)
     with place.inside(), ExitStack() as stack:

@@ -25,7 +25,7 @@ struct ingress { struct ring *rx, *fill; i64 fd, kick, stamped, finish_checksums
 
 struct egress {
 	struct ring *tx, *completion;
-	i64 fd, zero_copy, outstanding, outstanding_packets, down, progress_ns, retry_ns, kicks;
+	i64 fd, zero_copy, told_late, refusals, outstanding, outstanding_packets, down, progress_ns, retry_ns, kicks;
 };
 
 struct direction {

@@ -7,6 +7,7 @@ the veth, the sink's XDP program. Both bridges take turns on one set of sockets,
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -35,7 +36,7 @@ OWD_NS = 200_000_000
 PASS_LIMIT, HOLD_LIMIT = 1.05, 1.15
 
 
-def twins() -> Any:
+def twin_library() -> ctypes.CDLL:
     """The C bridges, checked against the engine's records."""
     library = load("bridge")
     check_layout(library, "bridge_sizes", (Ring, Ingress, Egress, Direction))
@@ -47,7 +48,7 @@ def measure_pass(rounds: int) -> Paired:
     with Line([], packets=4 * BURST) as line:
         worker = WorkerThread([line.direction], spin=True)
         line.stack.callback(worker.close)
-        twin = function(twins(), "bridge_pass", 2)
+        twin = function(twin_library(), "bridge_pass", 2)
         counters = line.direction.pipeline.counters
 
         def sample(run: Callable[[], Any]) -> float:
@@ -74,7 +75,7 @@ def measure_hold(rounds: int) -> tuple[Paired, float]:
     with Line(stages, packets=(HELD_BURSTS + 8) * BURST, horizon_ns=2 * OWD_NS) as line:
         worker = WorkerThread([line.direction], spin=True)
         line.stack.callback(worker.close)
-        twin = function(twins(), "bridge_hold", 3)
+        twin = function(twin_library(), "bridge_hold", 3)
         addresses = pipeline_addresses(line.direction.pipeline)
         due_ns: list[int] = []  # when all of each burst is
         held: list[int] = []

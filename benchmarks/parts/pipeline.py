@@ -7,6 +7,7 @@ whatever leaves is taken out of the exit FIFO, its line is read, and its frame g
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -177,12 +178,17 @@ def pipeline_addresses(pipeline: Pipeline) -> np.ndarray[Any, Any]:
     )
 
 
-def measure_pipeline(in_flight: int, rounds: int) -> Paired:
-    """Both implementations in turns over one and the same pipeline; ns of CPU time a packet."""
+def twin_library() -> ctypes.CDLL:
+    """The C pipeline, checked against the stages' records."""
     library = load("pipeline")
     records = (loss.Parameters, loss.State, droptail.Parameters, droptail.State, delay.Parameters, delay.State)
     check_layout(library, "pipeline_sizes", (*records, Pipe, Arrival, Drive))
-    twin = function(library, "drive_pipeline", 3)
+    return library
+
+
+def measure_pipeline(in_flight: int, rounds: int) -> Paired:
+    """Both implementations in turns over one and the same pipeline; ns of CPU time a packet."""
+    twin = function(twin_library(), "drive_pipeline", 3)
     check_equal(twin)
     bench = Bench(in_flight)
     bursts = max(2000, in_flight // BURST // 8)

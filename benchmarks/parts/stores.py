@@ -6,6 +6,7 @@ is due is popped, its line is read, and its frame goes home. What is popped, whe
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 
 from measure import Paired, Result, cpu_ns, interleave, paired_result, pinned
@@ -170,11 +171,16 @@ def measure_store(kind: str, in_flight: int, rounds: int) -> Paired:
         bench.close()
 
 
-def implementations(kind: str) -> tuple[Callable[[int, int], int], Callable[[int, int], int]]:
-    """(ours, the twin)."""
+def twin_library() -> ctypes.CDLL:
+    """The C stores, checked against the engine's records."""
     library = load("stores")
     check_layout(library, "store_sizes", (Packet, FramePool, Counters, Random, Fifo, Wheel, Drive))
-    return {"fifo": drive_fifo, "wheel": drive_wheel}[kind], function(library, f"drive_{kind}", 2)
+    return library
+
+
+def implementations(kind: str) -> tuple[Callable[[int, int], int], Callable[[int, int], int]]:
+    """(ours, the twin)."""
+    return {"fifo": drive_fifo, "wheel": drive_wheel}[kind], function(twin_library(), f"drive_{kind}", 2)
 
 
 def run(cpu: int, quick: bool) -> list[Result]:
