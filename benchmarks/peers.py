@@ -1,6 +1,6 @@
 """`make bench-peers`: CPU time of a packet in rxdrop, txonly and l2fwd, against C twins and, where it is, xdpsock.
 
-    benchmarks/peers.py [--quick] [--cpu N] [--json FILE]
+    benchmarks/peers.py [--quick] [--cpu N] [--json FILE] [--one MODE SIZE]
 
 The twins do what xdpsock does, on the very sockets, rings and packet memory of xskit's loops, in turns with them:
 
@@ -8,7 +8,8 @@ The twins do what xdpsock does, on the very sockets, rings and packet memory of 
     l2fwd    a burst lies in RX; time until its last packet is sent and its frame back in FILL, kernel included
     txonly   time until a burst is sent and its last frame home, kernel included
 
-Both read the CPU clock of the thread inside, so that the call from Python is not in it.
+Both read the CPU clock of the thread inside, so that the call from Python is not in it. Where a process has its memory
+and its code moves a ratio by some percent, so each pair of figures is that of a process, and there are many of them.
 
 xdpsock itself, found on the PATH, runs in turns with `xskit bench`, each with sockets of its own on the same interface
 under the same source: CPU time of the whole process, or of the worker, for each packet.
@@ -54,6 +55,9 @@ MODES: tuple[ModeName, ...] = ("rxdrop", "txonly", "l2fwd")
 SIZES = (64, 1500)
 RING = 8192
 BURST = {"rxdrop": 8192, "l2fwd": 2048, "txonly": 2048}
+ROUNDS = {"rxdrop": 300, "txonly": 100, "l2fwd": 100}
+"""In each process; a short time needs many."""
+PROCESSES, QUICK_PROCESSES = 24, 8
 LIMIT = 1.05
 XDPSOCK_SECONDS = 2
 PATIENCE_SECONDS = 10
@@ -65,22 +69,24 @@ ENDLESS = 1 << 62
 def main() -> int:
     """0 when every upper bound is within the limit."""
     parser = argparse.ArgumentParser(prog="benchmarks/peers.py", description="xskit bench against C twins and xdpsock")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds: wider intervals")
+    parser.add_argument("--quick", action="store_true", help="fewer processes: wider intervals")
     parser.add_argument("--cpu", type=int, default=max(os.sched_getaffinity(0)), help="the CPU to measure on")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    parser.add_argument("--one", nargs=2, metavar=("MODE", "SIZE"), help="the C twin in this process: two medians")
     options = parser.parse_args()
     if os.geteuid() != 0:
         raise SystemExit("sockets and namespaces need root: sudo make bench-peers")
+    if options.one:
+        print(json.dumps(in_this_process(options.one[0], int(options.one[1]), options.cpu)))
+        return 0
     console, results = Console(), []
-    rounds = {"rxdrop": 300, "txonly": 100, "l2fwd": 100}  # a short time needs many
-    many = 1 if options.quick else 4
-    with Bed() as bed:
-        for mode in MODES:
-            for size in SIZES:
-                with console.status(f"{mode}, {size} bytes"), pinned(options.cpu):
-                    paired = against_twin(bed, mode, size, rounds[mode] * many)
-                results.append(paired_result("C twin", f"{mode}, {size} B", paired, LIMIT))
-        if shutil.which("xdpsock"):
+    for mode in MODES:
+        for size in SIZES:
+            with console.status(f"{mode}, {size} bytes"):
+                paired = in_processes(mode, size, options.cpu, QUICK_PROCESSES if options.quick else PROCESSES)
+            results.append(paired_result("C twin", f"{mode}, {size} B", paired, LIMIT))
+    if shutil.which("xdpsock"):
+        with Bed() as bed:
             for mode in MODES:
                 for size in SIZES:
                     with console.status(f"xdpsock: {mode}, {size} bytes"):
@@ -113,6 +119,20 @@ def twin_library() -> ctypes.CDLL:
     library = load("peer_modes")
     check_layout(library, "peer_sizes", (Ring, BenchQueue, Source))
     return library
+
+
+def in_processes(mode: ModeName, size: int, cpu: int, processes: int) -> Paired:
+    """The medians of so many processes: each has its memory and its code elsewhere, which moves a ratio by percents."""
+    command = [sys.executable, __file__, "--cpu", str(cpu), "--one", mode, str(size)]
+    pairs = [json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout) for _ in range(processes)]
+    return Paired(*np.array(pairs).T)
+
+
+def in_this_process(mode: ModeName, size: int, cpu: int) -> list[float]:
+    """Medians of ns a packet: xskit's, the twin's."""
+    with Bed() as bed, pinned(cpu):
+        paired = against_twin(bed, mode, size, ROUNDS[mode])
+    return [float(np.median(paired.ours)), float(np.median(paired.twin))]
 
 
 def against_twin(bed: Bed, mode: ModeName, size: int, rounds: int) -> Paired:
