@@ -12,7 +12,7 @@ import pytest
 import typer
 from rich.console import Console
 
-from tests.pure.test_bench_pieces import made_session
+from tests.pure.support_results import made_session
 from xskit.bench.compare import across, sessions
 from xskit.bench.compare_text import as_csv, as_dict, as_mail, as_markdown
 from xskit.bench.counted import middle_half

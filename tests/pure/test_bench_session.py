@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.pure.test_bench_pieces import made_run
+from tests.pure.support_results import made_run
 from xskit.bench import session as module
 from xskit.bench.results import ModeInUse, Session
 from xskit.bench.session import measure
