@@ -77,17 +77,20 @@ if TYPE_CHECKING:
 
 elif not DISABLED:
 
-    def _view(item: types.Type) -> Any:
-        pointer = types.CPointer(item)
+    def _pointer(kind: types.Type) -> Any:
+        """An intrinsic address -> pointer of this kind."""
 
         @intrinsic
-        def view(_context: Any, _address: Any) -> Any:
+        def at(_context: Any, _address: Any) -> Any:
             def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-                return builder.inttoptr(arguments[0], context.get_value_type(pointer))
+                return builder.inttoptr(arguments[0], context.get_value_type(kind))
 
-            return pointer(types.int64), build
+            return kind(types.int64), build
 
-        return view
+        return at
+
+    def _view(item: types.Type) -> Any:
+        return _pointer(types.CPointer(item))
 
     def _load(order: str, bits: int) -> Any:
         @intrinsic
@@ -141,16 +144,7 @@ elif not DISABLED:
 
     def record_pointer(dtype: np.dtype[Any], names: Mapping[str, str]) -> Any:
         """An intrinsic address -> struct pointer whose fields are read and written by name."""
-        record = NamedRecord(dtype, names)
-
-        @intrinsic
-        def at(_context: Any, _address: Any) -> Any:
-            def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-                return builder.inttoptr(arguments[0], context.get_value_type(record))
-
-            return record(types.int64), build
-
-        return at
+        return _pointer(NamedRecord(dtype, names))
 
     def external(name: str, returns: str, *arguments: str) -> Any:
         """A C function of this process, by symbol: no address is compiled in, so callers can be cached."""
