@@ -18,7 +18,8 @@ from xskit.engine.fifo import drop_head, fifo_at, first_time, head_packet
 from xskit.engine.frames import FrameStack, PacketTable
 from xskit.engine.packets import counters_at, give_packet, packet_line, pool_at, take_frame
 from xskit.engine.pipe import Pipe, pipe_at
-from xskit.engine.pipeline import ARRIVAL_BYTES, Arrival, Pipeline, arrival_at
+from xskit.engine.pipeline import Pipeline
+from xskit.engine.records import ARRIVAL_BYTES, Arrival, arrival_at
 from xskit.engine.stage import Capacity, Stage
 from xskit.jit import call_pointer, compiled, inlined
 from xskit.memory import I64, Record, Region, record_at, record_view, size_of

@@ -13,10 +13,11 @@ from fractions import Fraction
 from statistics import NormalDist
 
 from xskit.engine.packets import DropCause
-from xskit.stages.bottleneck import Bottleneck, Overhead
+from xskit.stages.bottleneck import Bottleneck
 from xskit.stages.delay import Delay, Jitter
 from xskit.stages.delay_free import FreeDelay
 from xskit.stages.loss import Loss
+from xskit.stages.server import Overhead
 
 _MASK = (1 << 64) - 1
 

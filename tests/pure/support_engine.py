@@ -17,7 +17,7 @@ from xskit.engine.checksum import finish_checksum
 from xskit.engine.random import Random
 from xskit.jit import DISABLED, as_f64, as_i64, as_u64, compiled, i64
 from xskit.memory import Region, record_view, size_of
-from xskit.stages.bottleneck import scale
+from xskit.stages.server import scale
 
 # What is statistical draws fewer numbers as plain Python, which is some hundred times slower.
 MANY = 10_000 if DISABLED else 200_000

@@ -12,10 +12,11 @@ from tests.pure.reference import Settings
 from xskit.engine.packets import DropCause
 from xskit.engine.stage import Stage
 from xskit.engine.virtual import Departure, VirtualPipeline
-from xskit.stages.bottleneck import Bottleneck, Overhead
+from xskit.stages.bottleneck import Bottleneck
 from xskit.stages.delay import Delay, Jitter
 from xskit.stages.delay_free import FreeDelay
 from xskit.stages.loss import Loss
+from xskit.stages.server import Overhead
 from xskit.units import QueueLimit
 
 MS = 1_000_000

@@ -11,7 +11,8 @@ import typer
 from xskit.cli import demo as module
 from xskit.cli.demo import Outcome, Row, _too_busy
 from xskit.emulator.mistakes import SettingsError
-from xskit.emulator.report import DirectionReport, LinkReport, Report, WorkerReport
+from xskit.emulator.report import Report
+from xskit.emulator.report_data import DirectionReport, LinkReport, WorkerReport
 
 SECOND_NS = 1_000_000_000
 

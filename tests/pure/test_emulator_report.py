@@ -9,15 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from xskit.emulator.report import (
-    SCHEMA,
-    LinkReport,
-    PortReport,
-    Report,
-    WorkerReport,
-    direction_report,
-    judge,
-)
+from xskit.emulator.report import Report, direction_report, judge
+from xskit.emulator.report_data import SCHEMA, LinkReport, PortReport, WorkerReport
 from xskit.emulator.report_text import duration, probability, rate, report_text
 from xskit.emulator.settings import DirectionSettings, read
 from xskit.engine import histogram

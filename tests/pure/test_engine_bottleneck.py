@@ -14,7 +14,8 @@ from tests.pure.reference import Settings
 from tests.pure.support_engine import MANY, scale_call
 from tests.pure.support_pipeline import END_NS, MS, dropped, pipeline, play
 from xskit.engine.packets import DropCause
-from xskit.stages.bottleneck import Bottleneck, Overhead
+from xskit.stages.bottleneck import Bottleneck
+from xskit.stages.server import Overhead
 from xskit.units import QueueLimit
 
 SECOND_NS = 1_000_000_000

@@ -12,7 +12,8 @@ from tests.pure import support_verdicts as stages
 from xskit.engine.fifo import Fifo
 from xskit.engine.frames import FrameStack, PacketTable
 from xskit.engine.packets import NIL, DropCause, Packet
-from xskit.engine.pipeline import ARRIVAL_BYTES, Pipeline
+from xskit.engine.pipeline import Pipeline
+from xskit.engine.records import ARRIVAL_BYTES
 from xskit.engine.stage import Capacity
 from xskit.engine.virtual import VirtualPipeline
 from xskit.engine.wheel import ticks_for

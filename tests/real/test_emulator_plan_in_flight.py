@@ -15,7 +15,8 @@ import pytest
 from tests.real.lab_rig import PATIENCE_SECONDS, Flow, dropped, pair
 from xskit.bench.experiments.pagepool import PagePoolWatch
 from xskit.emulator.packet_mix import PacketMix
-from xskit.emulator.plan import LinkPlan, SizeRow, plan
+from xskit.emulator.plan import LinkPlan, plan
+from xskit.emulator.plan_data import SizeRow
 
 pytestmark = pytest.mark.root
 

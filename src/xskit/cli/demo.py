@@ -17,7 +17,8 @@ from xskit.cli.output import COMPILING, cold
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from xskit.emulator.report import DirectionReport, Report
+    from xskit.emulator.report import Report
+    from xskit.emulator.report_data import DirectionReport
     from xskit.emulator.settings import DirectionSettings
     from xskit.lab import Lab, LabLink
     from xskit.lab.traffic import UdpResult

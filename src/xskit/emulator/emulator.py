@@ -20,7 +20,8 @@ from xskit.emulator.mistakes import SettingsError
 from xskit.emulator.monitor import Monitor
 from xskit.emulator.ports import LinkSpec, PortSpec, port_facts
 from xskit.emulator.portwatch import PortWatch
-from xskit.emulator.report import LinkReport, PortReport, Report, WorkerReport, judge
+from xskit.emulator.report import Report, judge
+from xskit.emulator.report_data import LinkReport, PortReport, WorkerReport
 from xskit.emulator.room import check_room, engine_words
 from xskit.emulator.settings import DirectionSettings, EngineSettings
 from xskit.emulator.sizing import MemoryPlan, PortFacts, fill_entries, plan_links
@@ -163,7 +164,7 @@ class Emulator:
             self.ports[port] = self._closing.enter_context(opened)
         made = self._make_directions(umem, table, plan)
         for spec, forward, reverse in zip(self.specs, made[::2], made[1::2], strict=True):
-            self.links[spec.name] = Link(spec.name, forward, reverse, self)
+            self.links[spec.name] = Link(spec.name, forward, reverse, self.report)
         self._start_workers(made, cpus)
 
     def _make_directions(self, umem: Umem, table: PacketTable, plan: MemoryPlan) -> list[LinkDirection]:

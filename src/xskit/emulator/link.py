@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xskit import units
 from xskit.emulator.arrivals import Arrivals, beyond_memory
 from xskit.emulator.mistakes import CapacityError
 from xskit.emulator.monitor import SaturatedRate
-from xskit.emulator.report import DirectionReport, LinkReport, direction_report
+from xskit.emulator.report import Report, direction_report
+from xskit.emulator.report_data import DirectionReport, LinkReport
 from xskit.emulator.settings import DirectionSettings
 from xskit.emulator.sizing import MemoryPlan, check_capacity
 from xskit.engine.clock import monotonic_ns
@@ -18,11 +19,7 @@ from xskit.engine.pipeline import Statistics
 from xskit.engine.records import Direction
 from xskit.engine.thread import WorkerThread
 from xskit.errors import UsageError
-from xskit.stages.bottleneck import Overhead, server_parameters
-
-if TYPE_CHECKING:
-    from xskit.emulator.emulator import Emulator
-
+from xskit.stages.server import Overhead, server_parameters
 
 LONGEST_WAIT_NS = 3_600_000_000_000
 """How far ahead the time of an update may lie: the next one waits for it."""
@@ -151,11 +148,11 @@ class LinkDirection:
 class Link:
     """Two ports joined, by `forward` from the first to the second and by `reverse` back."""
 
-    def __init__(self, name: str, forward: LinkDirection, reverse: LinkDirection, emulator: Emulator) -> None:
+    def __init__(self, name: str, forward: LinkDirection, reverse: LinkDirection, report: Callable[[], Report]) -> None:
         self.name = name
         self.forward = forward
         self.reverse = reverse
-        self._emulator = emulator
+        self._report = report
 
     @property
     def directions(self) -> tuple[LinkDirection, LinkDirection]:
@@ -171,5 +168,4 @@ class Link:
 
     def report(self) -> LinkReport:
         """Asked against achieved, now."""
-        report = self._emulator.report()
-        return next(link for link in report.links if link.name == self.name)
+        return next(link for link in self._report().links if link.name == self.name)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from xskit import units
-from xskit.emulator.plan import LinkPlan, SizeRow
+from xskit.emulator.plan_data import PlanRecord, SizeRow
 
 __all__ = ["size_text", "text"]
 
 
-def text(plan: LinkPlan) -> str:
+def text(plan: PlanRecord) -> str:
     """The whole plan, ready to print."""
     return "\n".join([*_asked(plan), "", *_sizes(plan), "", *_memory(plan), "", *_machine(plan)])
 
@@ -26,7 +26,7 @@ def size_text(value: float) -> str:
     return f"{value:.0f} B"
 
 
-def _asked(plan: LinkPlan) -> list[str]:
+def _asked(plan: PlanRecord) -> list[str]:
     links = "1 link" if plan.links == 1 else f"{plan.links} links"
     queues = "1 queue" if plan.queues == 1 else f"{plan.queues} queues"
     lines = [f"{links}: {plan.ports} ports of {queues}, MTU {plan.mtu}"]
@@ -42,7 +42,7 @@ def _direction(asked: Mapping[str, Any]) -> str:
     return f"{rate}, owd {units.format_duration(asked['owd_ns'])}{jitter}, queue {asked['queue']['limit']}"
 
 
-def _sizes(plan: LinkPlan) -> list[str]:
+def _sizes(plan: PlanRecord) -> list[str]:
     if any(row.packets is None for row in plan.sizes):
         share = plan.memory.directions[0]
         return [
@@ -68,7 +68,7 @@ def _size_line(row: SizeRow) -> str:
     return f"{size:>16} {row.packets:>11} {frames:>11} {held:>14} {packed:>9}{'' if row.covered else ' *'}"
 
 
-def _memory(plan: LinkPlan) -> list[str]:
+def _memory(plan: PlanRecord) -> list[str]:
     memory, kernel, rings = plan.memory, plan.kernel, plan.rings
     pairs = plan.ports * plan.queues
     rows = [
@@ -88,14 +88,14 @@ def _memory(plan: LinkPlan) -> list[str]:
     return lines
 
 
-def _fill_rule(plan: LinkPlan) -> str:
+def _fill_rule(plan: PlanRecord) -> str:
     rings = plan.rings
     if rings.hardware:
         return f"it has room for the hardware's {rings.hardware} entries and RX's {rings.rx}"
     return "for zero copy say --hardware-ring, as in `ethtool -g`"
 
 
-def _machine(plan: LinkPlan) -> list[str]:
+def _machine(plan: PlanRecord) -> list[str]:
     lines = [
         f"huge pages      {plan.hugepages} of 2 MiB, for --hugetlb: sysctl vm.nr_hugepages={plan.hugepages}",
         f"locked memory   {size_text(plan.memlock_bytes)}, once for each port; no limit with CAP_IPC_LOCK: "

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from xskit import units
+from xskit.emulator.report_data import DirectionReport, RunRecord
 from xskit.engine import histogram
 from xskit.engine.packets import CAUSES, DropCause
 from xskit.engine.pipeline import Statistics
 from xskit.engine.records import Direction
 from xskit.engine.stage import StageKind
-
-SCHEMA = "xskit.report/1"
 
 LATE_FRACTION = 0.05
 """Of the owd: more than this, at the 99th percentile of lateness, makes a run invalid ..."""
@@ -28,64 +27,8 @@ LATE_LEAST_NS = 1_000_000
 
 
 @dataclass
-class DirectionReport:
-    """One direction. `packets` and `bytes` balance: received + duplicated + injected = sent + dropped + in flight."""
-
-    name: str
-    asked: dict[str, Any]
-    achieved: dict[str, Any]
-    stages: list[dict[str, Any]]
-    packets: dict[str, Any]
-    bytes: dict[str, Any]
-    lateness_ns: dict[str, float | None]
-
-
-@dataclass
-class LinkReport:
-    """Both directions of a link."""
-
-    name: str
-    directions: list[DirectionReport]
-
-
-@dataclass
-class PortReport:
-    """How a port was opened, and what the kernel counted there."""
-
-    name: str
-    xdp_mode: str
-    zero_copy: bool
-    queues: int
-    kernel: dict[str, int]
-    why: list[str] = field(default_factory=list)
-
-
-@dataclass
-class WorkerReport:
-    """What a worker did: loops, the part of them that found work, and how often the host did not let it run."""
-
-    cpu: int | None
-    mode: str
-    loops: int
-    busy: int
-    host_stalls: int
-    host_stall_ns: int
-    sleeps: int
-
-
-@dataclass
-class Report:
+class Report(RunRecord):
     """One run."""
-
-    links: list[LinkReport]
-    ports: list[PortReport]
-    workers: list[WorkerReport]
-    memory: dict[str, Any]
-    duration_ns: int
-    valid: bool = True
-    invalid_because: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    schema: str = SCHEMA
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, `schema` and the verdict first."""

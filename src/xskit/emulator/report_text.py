@@ -10,17 +10,17 @@ from rich.table import Table
 from rich.text import Text
 
 from xskit import units
-from xskit.emulator.report import DirectionReport, Report
+from xskit.emulator.report_data import DirectionReport, RunRecord
 
 
-def report_text(report: Report, width: int = 110) -> str:
+def report_text(report: RunRecord, width: int = 110) -> str:
     """The report as plain text."""
     stream = io.StringIO()
     Console(file=stream, width=width, color_system=None, legacy_windows=False).print(render(report))
     return stream.getvalue().rstrip()
 
 
-def render(report: Report) -> RenderableType:
+def render(report: RunRecord) -> RenderableType:
     """The report as something that rich prints."""
     parts: list[RenderableType] = [_quality(report), _packets(report), _machine(report)]
     parts += [Text(f"warning: {sentence}", style="yellow") for sentence in report.warnings]
@@ -31,7 +31,7 @@ def render(report: Report) -> RenderableType:
     return Group(*parts)
 
 
-def _quality(report: Report) -> Table:
+def _quality(report: RunRecord) -> Table:
     table = Table(title="asked against achieved", title_justify="left")
     for name in ("link", "direction", "owd asked", "owd p50 / p99", "rate asked", "rate", "loss asked", "loss"):
         table.add_column(name, justify="left" if name in ("link", "direction") else "right", overflow="fold")
@@ -58,7 +58,7 @@ def _owd(asked: dict[str, Any]) -> str:
     return text
 
 
-def _packets(report: Report) -> Table:
+def _packets(report: RunRecord) -> Table:
     table = Table(title="packets", title_justify="left")
     for name in ("link", "direction", "received", "sent", "dropped", "in flight", "lateness p50 / p99 / p99.9 / max"):
         table.add_column(name, justify="left" if name in ("link", "direction", "dropped") else "right", overflow="fold")
@@ -77,7 +77,7 @@ def _packets(report: Report) -> Table:
     return table
 
 
-def _machine(report: Report) -> Text:
+def _machine(report: RunRecord) -> Text:
     lines = []
     for port in report.ports:
         lost = ", ".join(f"{name} {value}" for name, value in port.kernel.items() if value)
@@ -93,7 +93,7 @@ def _machine(report: Report) -> Text:
     return Text("\n".join(lines), style="dim")
 
 
-def _directions(report: Report) -> list[tuple[str, DirectionReport]]:
+def _directions(report: RunRecord) -> list[tuple[str, DirectionReport]]:
     return [(link.name, direction) for link in report.links for direction in link.directions]
 
 

@@ -111,10 +111,11 @@ class DirectionSettings(_Strict):
 
     def stages(self) -> list[Stage]:
         """All the default stages, those that do nothing included, so that an update never compiles."""
-        from xskit.stages.bottleneck import Bottleneck, Overhead
+        from xskit.stages.bottleneck import Bottleneck
         from xskit.stages.delay import Delay, Jitter
         from xskit.stages.delay_free import FreeDelay
         from xskit.stages.loss import Loss
+        from xskit.stages.server import Overhead
 
         bottleneck = Bottleneck(rate_bps=self.rate, overhead=Overhead[self.overhead], limit=self.queue.limit)
         delay = FreeDelay if self.order == "free" else Delay

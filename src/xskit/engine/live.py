@@ -10,9 +10,9 @@ import numpy as np
 
 from xskit.engine.frames import FrameStack, PacketTable
 from xskit.engine.packets import NIL, Owner
-from xskit.engine.pipeline import ARRIVAL_BYTES, Pipeline, Statistics
+from xskit.engine.pipeline import Pipeline, Statistics
 from xskit.engine.receive import INGRESS_BYTES, fill_direction
-from xskit.engine.records import BATCH, Direction, Egress, Ingress
+from xskit.engine.records import ARRIVAL_BYTES, BATCH, Direction, Egress, Ingress
 from xskit.engine.stage import Capacity, Stage
 from xskit.engine.transmit import EGRESS_BYTES
 from xskit.memory import Arena, array_at, record_view, size_of

@@ -1,6 +1,8 @@
-"""The head of a pipeline's block: where it finds its surroundings, and where an update waits."""
+"""A pipeline's block: its head (where the packet table is, where an update waits) and the offsets of its stages."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from xskit.memory import I64, Record, offset_of, record_at, size_of
 
@@ -24,3 +26,12 @@ pipe_at = record_at(Pipe)
 
 PENDING_OFFSET = offset_of(Pipe, "pending")
 PARAMETERS_OFFSET = (size_of(Pipe) + 63) // 64 * 64
+
+
+@dataclass(frozen=True)
+class StageOffsets:
+    """Where a stage's records lie in the block."""
+
+    parameters: int
+    state: int
+    random: int

@@ -25,7 +25,6 @@ import os
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
@@ -37,40 +36,19 @@ from xskit.engine import histogram
 from xskit.engine.fifo import Fifo
 from xskit.engine.fingerprint import fingerprint
 from xskit.engine.packets import CAUSES, Counters
-from xskit.engine.pipe import PARAMETERS_OFFSET, PENDING_OFFSET, Pipe
+from xskit.engine.pipe import PARAMETERS_OFFSET, PENDING_OFFSET, Pipe, StageOffsets
 from xskit.engine.random import Random, seed_stream
 from xskit.engine.records import EXIT_BYTES, Exit
 from xskit.engine.sizes import ENTRY_BYTES, capacity_for
 from xskit.engine.source import pipeline_source
 from xskit.engine.stage import Capacity, Stage, StageKind
-from xskit.memory import I64, Arena, Record, array_at, record_at, record_view, size_of
+from xskit.memory import Arena, array_at, record_view, size_of
 
 _importing = threading.Lock()
 """Of generated modules, which do not import each other: a thread must not see one that another has only begun."""
 
 
-class Arrival(Record):
-    """One entry of a batch: a packet and when it came."""
-
-    time_ns: I64
-    handle: I64
-    length: I64
-
-
-ARRIVAL_BYTES = size_of(Arrival)
-arrival_at = record_at(Arrival)
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a stage's records lie in the block, as offsets."""
-
-    parameters: int
-    state: int
-    random: int
-
-
-def plan_block(kinds: Sequence[StageKind], arena: Arena) -> tuple[list[Place], int]:
+def plan_block(kinds: Sequence[StageKind], arena: Arena) -> tuple[list[StageOffsets], int]:
     """Reserve head, parameters twice, states and streams; returns the places and the bytes of all parameters."""
     arena.reserve(PARAMETERS_OFFSET)
     sizes = [(size_of(kind.parameters) + 63) // 64 * 64 for kind in kinds]
@@ -80,7 +58,7 @@ def plan_block(kinds: Sequence[StageKind], arena: Arena) -> tuple[list[Place], i
         arena.reserve(total)
     places = []
     for kind, size in zip(kinds, sizes, strict=True):
-        places.append(Place(first, arena.reserve(size_of(kind.state)), arena.reserve(size_of(Random))))
+        places.append(StageOffsets(first, arena.reserve(size_of(kind.state)), arena.reserve(size_of(Random))))
         first += size
     return places, total
 

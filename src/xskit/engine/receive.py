@@ -16,8 +16,7 @@ from xskit.engine.packets import (
     take_frame,
 )
 from xskit.engine.pipe import pipe_at
-from xskit.engine.pipeline import ARRIVAL_BYTES, arrival_at
-from xskit.engine.records import BATCH, Direction, Ingress, direction_at, ingress_at
+from xskit.engine.records import ARRIVAL_BYTES, BATCH, Direction, Ingress, arrival_at, direction_at, ingress_at
 from xskit.jit import as_i64, compiled, i64, inlined
 from xskit.memory import offset_of, size_of
 from xskit.xsk.rings import (

@@ -16,6 +16,14 @@ from xskit.engine.fifo import Fifo
 from xskit.memory import I64, Record, record_at, size_of
 
 
+class Arrival(Record):
+    """One entry of a batch: a packet and when it came."""
+
+    time_ns: I64
+    handle: I64
+    length: I64
+
+
 class Ingress(Record):
     """One receive queue."""
 
@@ -111,12 +119,14 @@ class Worker(Record):
     last_busy_ns: I64
 
 
+arrival_at = record_at(Arrival)
 ingress_at = record_at(Ingress)
 egress_at = record_at(Egress)
 exit_at = record_at(Exit)
 direction_at = record_at(Direction)
 worker_at = record_at(Worker)
 
+ARRIVAL_BYTES = size_of(Arrival)
 EXIT_BYTES = size_of(Exit)
 
 PIPELINES = 1

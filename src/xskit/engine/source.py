@@ -12,22 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from textwrap import indent
-from typing import TYPE_CHECKING
 
+from xskit.engine.pipe import StageOffsets
 from xskit.engine.stage import StageKind
 from xskit.engine.verdict import Verdict
-
-if TYPE_CHECKING:
-    from xskit.engine.pipeline import Place
 
 _HEAD = '''"""A pipeline: {names}. Generated; changes are lost."""
 
 from xskit.engine.fifo import fifo_at, push as push_exit
 from xskit.engine.packets import INFINITE_NS, NIL, counters_at, packet_line
 from xskit.engine.pipe import PENDING_OFFSET, pipe_at
-from xskit.engine.pipeline import ARRIVAL_BYTES, arrival_at
 from xskit.engine.random import random_at
-from xskit.engine.records import EXIT_BYTES
+from xskit.engine.records import ARRIVAL_BYTES, EXIT_BYTES, arrival_at
 from xskit.engine.verdict import HOLD, PASS, discard, duplicate, mark, replace
 from xskit.jit import as_i64, i64, inlined, load_acquire64, store_release64
 from xskit.memory import record_at
@@ -130,7 +126,7 @@ def run(block, batch, count, until_ns):
 """
 
 
-def pipeline_source(kinds: Sequence[StageKind], places: Sequence[Place], parameters_bytes: int) -> str:
+def pipeline_source(kinds: Sequence[StageKind], places: Sequence[StageOffsets], parameters_bytes: int) -> str:
     """The module's text; equal for equal kinds in equal order."""
     numbers = range(len(kinds))
     holding = [n for n in numbers if kinds[n].holding]
@@ -154,7 +150,7 @@ def pipeline_source(kinds: Sequence[StageKind], places: Sequence[Place], paramet
     return "".join(parts)
 
 
-def _stage(n: int, kinds: Sequence[StageKind], places: Sequence[Place]) -> str:
+def _stage(n: int, kinds: Sequence[StageKind], places: Sequence[StageOffsets]) -> str:
     """The functions of one stage: enter, and for a holding stage advance before it."""
     kind, place = kinds[n], places[n]
     # What leaves at once leaves behind all that the stages further on let go before.
@@ -191,7 +187,7 @@ def _imports(n: int, kind: StageKind) -> str:
 
 
 def _advance_all(
-    kinds: Sequence[StageKind], places: Sequence[Place], until: str, indent: str, *, first: int = 0
+    kinds: Sequence[StageKind], places: Sequence[StageOffsets], until: str, indent: str, *, first: int = 0
 ) -> str:
     """Advance every holding stage from `first` on.
 
@@ -208,7 +204,7 @@ def _advance_all(
     return "".join(lines)
 
 
-def _changed(n: int, place: Place, parameters_bytes: int) -> str:
+def _changed(n: int, place: StageOffsets, parameters_bytes: int) -> str:
     return (
         f"    changed_{n}(state_{n}(block + {place.state}), parameters_{n}(block + {place.parameters}), "
         f"parameters_{n}(block + {place.parameters + parameters_bytes}), time_ns)\n"

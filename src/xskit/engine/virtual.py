@@ -16,7 +16,8 @@ from xskit.engine.fifo import Fifo, drop_head, fifo_at, head_packet, head_time
 from xskit.engine.frames import FrameStack, PacketTable
 from xskit.engine.packets import DropCause, count_drop, counters_at, give_packet, packet_line, pool_at, take_frame
 from xskit.engine.pipe import pipe_at
-from xskit.engine.pipeline import ARRIVAL_BYTES, Pipeline, arrival_at
+from xskit.engine.pipeline import Pipeline
+from xskit.engine.records import ARRIVAL_BYTES, arrival_at
 from xskit.engine.stage import Capacity, Stage
 from xskit.jit import as_i64, call_pointer, compiled, inlined
 from xskit.memory import Region

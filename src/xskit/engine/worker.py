@@ -14,9 +14,9 @@ from xskit.engine.fifo import count, fifo_at
 from xskit.engine.histogram import BUCKETS
 from xskit.engine.packets import INFINITE_NS, Counters, DropCause, counters_at
 from xskit.engine.pipe import pipe_at
-from xskit.engine.pipeline import ARRIVAL_BYTES, arrival_at
 from xskit.engine.receive import INGRESS_BYTES, receive, refill, stamp
 from xskit.engine.records import (
+    ARRIVAL_BYTES,
     BATCH,
     EXIT_BYTES,
     LONGEST_SLEEP_NS,
@@ -27,6 +27,7 @@ from xskit.engine.records import (
     STALL_NS,
     Direction,
     Worker,
+    arrival_at,
     direction_at,
     egress_at,
     exit_at,

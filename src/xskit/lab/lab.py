@@ -23,7 +23,8 @@ from typing import Any, Self
 
 from xskit.emulator.emulator import Emulator, LinkSpec, PortSpec
 from xskit.emulator.link import LinkDirection
-from xskit.emulator.report import LinkReport, Report
+from xskit.emulator.report import Report
+from xskit.emulator.report_data import LinkReport
 from xskit.emulator.settings import EngineSettings, link_settings, read
 from xskit.emulator.sizing import check_mtu
 from xskit.errors import DeviceError, UsageError, XskitError

@@ -13,8 +13,8 @@ from xskit.engine.stage import StageKind
 from xskit.engine.verdict import HOLD, PASS, drop
 from xskit.jit import inlined
 from xskit.memory import I64
-from xskit.stages.bottleneck import Server, Service, begin, change_rate, departure, proceed, wire_length
 from xskit.stages.delay import fifo_memory, prepare_fifo
+from xskit.stages.server import Server, Service, begin, change_rate, departure, proceed, wire_length
 from xskit.units import QueueLimit
 
 QUEUE_FULL = drop(DropCause.QUEUE_FULL)

@@ -1,0 +1,69 @@
+"""What a report consists of: the run, its links, directions, ports and workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+SCHEMA = "xskit.report/1"
+
+
+@dataclass
+class DirectionReport:
+    """One direction. `packets` and `bytes` balance: received + duplicated + injected = sent + dropped + in flight."""
+
+    name: str
+    asked: dict[str, Any]
+    achieved: dict[str, Any]
+    stages: list[dict[str, Any]]
+    packets: dict[str, Any]
+    bytes: dict[str, Any]
+    lateness_ns: dict[str, float | None]
+
+
+@dataclass
+class LinkReport:
+    """Both directions of a link."""
+
+    name: str
+    directions: list[DirectionReport]
+
+
+@dataclass
+class PortReport:
+    """How a port was opened, and what the kernel counted there."""
+
+    name: str
+    xdp_mode: str
+    zero_copy: bool
+    queues: int
+    kernel: dict[str, int]
+    why: list[str] = field(default_factory=list)
+
+
+@dataclass
+class WorkerReport:
+    """What a worker did: loops, the part of them that found work, and how often the host did not let it run."""
+
+    cpu: int | None
+    mode: str
+    loops: int
+    busy: int
+    host_stalls: int
+    host_stall_ns: int
+    sleeps: int
+
+
+@dataclass
+class RunRecord:
+    """One run, as data. `Report` adds the forms that it is shown in."""
+
+    links: list[LinkReport]
+    ports: list[PortReport]
+    workers: list[WorkerReport]
+    memory: dict[str, Any]
+    duration_ns: int
+    valid: bool = True
+    invalid_because: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    schema: str = SCHEMA
