@@ -6,16 +6,22 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOCKED := $(VENV)/.locked
 INSTALLED := $(VENV)/.installed
+PREFIX ?= /usr/local
+LINK := $(PREFIX)/bin/xskit
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help root demo test test-vm test-vm-bench coverage lint types bench bench-peers experiments docs lock clean
+.PHONY: help root demo install test test-vm test-vm-bench coverage lint types bench bench-peers experiments docs lock clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
 demo: root $(INSTALLED)  ## two hosts, an emulated link, real traffic: asked against achieved (root)
 	@$(BIN)/xskit demo
+
+install: $(INSTALLED)  ## link xskit into /usr/local/bin (PREFIX=DIR: into DIR/bin)
+	@test -L "$(LINK)" || test ! -e "$(LINK)" || { echo "$(LINK) exists and is not a link: rm $(LINK)" >&2; exit 1; }
+	@mkdir -p "$(dir $(LINK))" && ln -sfn "$(CURDIR)/$(BIN)/xskit" "$(LINK)"
 
 root:
 	@test "$$(id -u)" = 0 || { echo "network namespaces and AF_XDP sockets need root: sudo make $(MAKECMDGOALS)" >&2; exit 1; }

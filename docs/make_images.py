@@ -29,7 +29,7 @@ FONT_FROM_ELSEWHERE = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 def run_demo() -> tuple[str, int]:
     """What it prints on a terminal, and its exit code."""
     environment = os.environ | {"FORCE_COLOR": "1", "COLUMNS": str(WIDTH)}
-    command = [sys.executable, "-m", "xskit.cli.main", "demo"]
+    command = [sys.executable, "-m", "xskit", "demo"]
     ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if not ended.stdout:
         print(ended.stderr, file=sys.stderr)

@@ -22,7 +22,7 @@ from xskit.emulator.emulator import compile_data_plane
 from xskit.emulator.settings import DirectionSettings
 compile_data_plane([DirectionSettings()])
 """
-XSKIT = (sys.executable, "-m", "xskit.cli.main")
+XSKIT = (sys.executable, "-m", "xskit")
 IDLE_S = 5.0
 
 

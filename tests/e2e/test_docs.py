@@ -42,7 +42,7 @@ LEFT_BY_A_PAGE = [
 @pytest.fixture(scope="module")
 def compiled() -> None:
     """As after `make demo`, which comes first for every reader."""
-    command = [sys.executable, "-m", "xskit.cli.main", "run", "--", "true"]
+    command = [sys.executable, "-m", "xskit", "run", "--", "true"]
     subprocess.run(command, check=True, timeout=PATIENCE_SECONDS)
 
 
@@ -98,7 +98,7 @@ def fields(value: Any, path: str = "") -> Iterator[str]:
 
 def test_a_report_has_the_fields_of_its_page(tmp_path):
     file = tmp_path / "report.json"
-    command = [sys.executable, "-m", "xskit.cli.main", "run", "--report", os.fspath(file), "--", "true"]
+    command = [sys.executable, "-m", "xskit", "run", "--report", os.fspath(file), "--", "true"]
     subprocess.run(command, check=True, timeout=PATIENCE_SECONDS)
     before, _, rest = (ROOT / "docs/reference/report.md").read_text().partition("## Drop causes")
     page = before + rest.partition("\n## ")[2]

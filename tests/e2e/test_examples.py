@@ -139,14 +139,14 @@ def test_round_trip():
     with listener:
         port = str(listener.getsockname()[1])
         program = [sys.executable, "examples/round_trip.py", "peer", port, "3"]
-        output = run("-m", "xskit.cli.main", "run", "--owd", "20ms", "--", *program)
+        output = run("-m", "xskit", "run", "--owd", "20ms", "--", *program)
     assert len(milliseconds(output)) == 3
     assert min(milliseconds(output)) >= 40
 
 
 def test_emulate(tmp_path):
     report = tmp_path / "report.json"
-    command = ["-m", "xskit.cli.main", "emulate", "examples/wan.toml", "--report", os.fspath(report)]
+    command = ["-m", "xskit", "emulate", "examples/wan.toml", "--report", os.fspath(report)]
     with two_rooms() as rooms:
         process = rooms.router.spawn(sys.executable, *command, cwd=EXAMPLES.parent, stderr=subprocess.PIPE, text=True)
         try:

@@ -92,6 +92,7 @@ def test_what_the_status_file_says():
     [
         (["/usr/bin/xskit", "restore"], "sudo xskit restore"),
         (["/home/me/venv/bin/xskit", "run", "--", "ls", "a b"], "sudo /home/me/venv/bin/xskit run -- ls 'a b'"),
+        (["/x/site-packages/xskit/__main__.py", "restore"], f"sudo {sys.executable} -m xskit restore"),
         (["-c"], "sudo xskit"),
         ([], "sudo xskit"),
     ],

@@ -15,7 +15,7 @@ NEAR = 0.005
 
 
 def bench(*arguments: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "xskit.cli.main", "bench", *arguments, "--accel", "tcg", "--json", "--quiet"]
+    command = [sys.executable, "-m", "xskit", "bench", *arguments, "--accel", "tcg", "--json", "--quiet"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
     found: dict[str, Any] = json.loads(ran.stdout)

@@ -19,7 +19,7 @@ from xskit.vm.session import Request, Result, run_guest
 pytestmark = pytest.mark.vm
 
 KERNELS = ("6.1", "6.12", "7.3")
-XSKIT = [sys.executable, "-m", "xskit.cli.main"]
+XSKIT = [sys.executable, "-m", "xskit"]
 
 SCRIPT = """
 import os, pathlib, sys

@@ -112,7 +112,7 @@ def _in_guest(
 ) -> GuestSession:
     say = _silent if quiet else _say
     near, far = layout(str(ctx.info_name), asked.nic)
-    words = [sys.executable, "-P", "-m", "xskit.cli.main", *guest_words(ctx, near, far)]
+    words = [sys.executable, "-P", "-m", "xskit", *guest_words(ctx, near, far)]
     words += ["--format", "xdpsock"] if columns else ["--quiet"]
     command = f'exec {shlex.join(words)} --report "$XSKIT_OUT/{_RESULTS}"'
     complaints = bytearray()

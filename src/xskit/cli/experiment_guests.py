@@ -78,7 +78,7 @@ def _machine(experiment: Experiment, nic: str) -> Machine:
 
 def _command(experiment: Experiment, options: Options) -> str:
     """What runs in the guest."""
-    words = [sys.executable, "-P", "-m", "xskit.cli.main", "experiment", "run", experiment.name, "--json"]
+    words = [sys.executable, "-P", "-m", "xskit", "experiment", "run", experiment.name, "--json"]
     words += ["--seconds", f"{options.seconds:g}", "--repeat", str(options.repeat)]
     words += ["--short"] if options.short else []
     for option, names in (("--interface", experiment.guest_interfaces), ("--far", experiment.guest_far)):

@@ -13,11 +13,13 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 
+from xskit.cli import completion
 from xskit.errors import Setting, UsageError, XskitError
 
 COMMANDS = {
@@ -52,7 +54,8 @@ def main() -> None:
     """Run the command line of this process, and exit with its code."""
     _open_closed()
     try:
-        code = _run(sys.argv[1:] or ["--help"])
+        line = completion.line_to_complete()
+        code = _run((sys.argv[1:] or ["--help"]) if line is None else line)
         sys.stdout.flush()
     except BrokenPipeError:
         code = _BROKEN_PIPE
@@ -88,7 +91,12 @@ def _silence() -> None:
 
 def _run(arguments: Sequence[str]) -> int:
     try:
-        result = application(arguments)(list(arguments), prog_name="xskit", standalone_mode=False)
+        app = application(arguments)
+        command = partial(app, list(arguments), prog_name="xskit", standalone_mode=False)
+        if completion.is_about_completion(arguments):
+            completion.run(command)
+            return 0
+        result = command()
         return result if isinstance(result, int) else 0
     except _OwnError as error:
         return _show(_usage(error, arguments), arguments)
@@ -105,7 +113,6 @@ def _run(arguments: Sequence[str]) -> int:
 def application(arguments: Sequence[str]) -> typer.Typer:
     """The commands; only the one that `arguments` name is loaded, the others are known by name."""
     app = typer.Typer(
-        add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         epilog=EPILOG,
@@ -208,7 +215,3 @@ def _as_bench_option(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return f"--{name}" if value else f"no --{name}"
     return _as_option(name, "skb" if (name, value) == ("mode", "generic") else value)
-
-
-if __name__ == "__main__":
-    main()

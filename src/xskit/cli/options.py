@@ -83,6 +83,7 @@ def _option(name: str, field: FieldInfo, *, hidden: bool = False) -> inspect.Par
         metavar=None if kind is bool else metavar,
         hidden=hidden,
         show_default=False,
+        autocompletion=(lambda: [str(choice) for choice in choices]) if choices else None,
     )
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
