@@ -1,21 +1,29 @@
-"""Where compiled code is kept between runs: one folder for each state of the sources."""
+"""Compiled code kept between runs: one folder for each state of the sources, one file for each entry point.
+
+    MAGIC | SHA-256 of all that follows | name of the file | \\n | content
+
+The cache only saves time. What is damaged, half written or no file at all counts as missing: its code is compiled anew
+and the file replaced. What cannot be written costs the next start the time to compile, and is reported once.
+
+To read a file is to run what is in it (pickle), so nothing is read that another user could have written.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
+import logging
 import os
 import platform
+import secrets
 import shutil
+import stat
 import sys
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import llvmlite
 import numpy as np
-
-from xskit.errors import KernelError
 
 COMPILED = (
     "jit/*.py",
@@ -30,12 +38,27 @@ COMPILED = (
 
 KEPT_FOLDERS = 8
 
+SUFFIX = ".code"
+MAGIC = b"xskit code 1\n"
+_DIGEST_BYTES = 32
+_LONGEST_BYTES = 1 << 26
+"""Of a file; the whole data plane takes 1 MB."""
 
+OWNER = "XSKIT_CACHE_OWNER"
+"""The number of one more user whose files are read: a guest's root reads those of the user who started the guest."""
+
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+_log = logging.getLogger(__name__)
+_reported: list[str] = []
+
+
+@functools.cache
 def source_hash() -> str:
     """A hash of all sources of compiled code and of the libraries that compile them.
 
-    Numba's cache looks only at the file of the function itself: an edit in a callee of another file would leave
-    a stale entry. So the cache folder itself is named by everything that could matter.
+    A function's own file does not say when its code is stale: an edit in a callee of another file changes it too. So
+    the cache folder is named by everything that could matter.
     """
     digest = hashlib.sha256()
     root = Path(__file__).parent
@@ -55,33 +78,115 @@ def cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "xskit"
 
 
-@contextlib.contextmanager
-def keeping() -> Iterator[None]:
-    """What is written to the cache, Numba's files too, is written in such a block.
-
-    Raises:
-        KernelError: it cannot be written.
-    """
-    try:
-        yield
-    except OSError as error:
-        cause = f"compiled code cannot be kept in {cache_root()}: {error.strerror}"
-        raise KernelError(cause, remedy="XSKIT_CACHE=/var/cache/xskit, or another folder of your own") from error
-
-
-@functools.cache
 def cache_folder() -> Path:
-    """The folder of compiled code for exactly these sources; made on first use, the oldest others removed.
+    """The folder of compiled code for exactly these sources, whether it is there or not."""
+    return cache_root() / f"code-{source_hash()}"
 
-    Raises:
-        KernelError: it cannot be made.
-    """
-    folder = cache_root() / f"code-{source_hash()}"
-    with keeping():
-        there = folder.is_dir()
-        folder.mkdir(parents=True, exist_ok=True)
-    if not there:
+
+def is_empty() -> bool:
+    """Whether no compiled code for these sources is kept yet."""
+    try:
+        return not any(name.endswith(SUFFIX) for name in os.listdir(cache_folder()))
+    except (OSError, RuntimeError):
+        return True
+
+
+def load(name: str) -> bytes | None:
+    """The content that was saved under this name, whole and by a trusted user; None where there is no such thing."""
+    try:
+        folder = cache_folder()
+        if not _trusted(folder.stat()):
+            _report(f"the compiled code in {folder} is not used: other users can write there")
+            return None
+        with open(folder / name, "rb", opener=_without_waiting) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or not _trusted(status) or status.st_size > _LONGEST_BYTES:
+                return None
+            data = file.read()
+    except (OSError, RuntimeError):
+        return None
+    body = data[len(MAGIC) + _DIGEST_BYTES :]
+    title = f"{name}\n".encode()
+    if data != _packed(body) or not body.startswith(title):
+        return None
+    return body[len(title) :]
+
+
+def save(name: str, content: bytes) -> None:
+    """Keep a content under this name. Where that is not possible a warning is logged, once a process."""
+    try:
+        folder = _made_folder()
+        if not _trusted(folder.stat()):
+            _report(f"compiled code is not kept in {folder}: other users can write there")
+            return
+        draft = folder / f"{name}.{secrets.token_hex(8)}"
+        try:
+            with open(draft, "xb", opener=_writable_by_us) as file:
+                file.write(_packed(f"{name}\n".encode() + content))
+            _replace(draft, folder / name)
+        except BaseException:
+            with suppress(OSError):
+                draft.unlink()
+            raise
+    except OSError as error:
+        _report(f"compiled code cannot be kept in {cache_root()}: {error.strerror}")
+    except RuntimeError:  # Path.home()
+        _report("compiled code cannot be kept: this user has no home folder")
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """A FIFO in a file's place has no writer to wait for."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _writable_by_us(path: str, flags: int) -> int:
+    """Whatever the umask allows others."""
+    return os.open(path, flags, 0o644)
+
+
+def _packed(body: bytes) -> bytes:
+    return MAGIC + hashlib.sha256(body).digest() + body
+
+
+def _made_folder() -> Path:
+    """The folder, made if it is missing; then the oldest others are removed."""
+    folder = cache_folder()
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if os.path.lexists(folder):  # something else under a name that is only ours
+        folder.unlink(missing_ok=True)
+    with suppress(FileExistsError):  # another process has just made it
+        folder.mkdir(0o755)
+    with suppress(OSError):
         others = sorted(folder.parent.glob("code-*"), key=lambda path: path.stat().st_mtime, reverse=True)
         for stale in others[KEPT_FOLDERS:]:
             shutil.rmtree(stale, ignore_errors=True)
     return folder
+
+
+def _replace(draft: Path, path: Path) -> None:
+    try:
+        draft.replace(path)
+    except IsADirectoryError:
+        shutil.rmtree(path)
+        draft.replace(path)
+
+
+def _trusted(status: os.stat_result) -> bool:
+    """Whether only root, this user, the owner of xskit's own files, or who started this guest can have written it."""
+    owners = {"0", str(os.geteuid()), str(_owner_of_xskit()), os.environ.get(OWNER)}
+    return str(status.st_uid) in owners and not status.st_mode & _WRITABLE_BY_OTHERS
+
+
+@functools.cache
+def _owner_of_xskit() -> int:
+    """Their code is running already."""
+    return Path(__file__).stat().st_uid
+
+
+def _report(cause: str) -> None:
+    """Log what costs time at every start, once a process."""
+    if not _reported:
+        _reported.append(cause)
+        _log.warning("%s, so every start compiles anew; set XSKIT_CACHE to a folder of your own", cause)

@@ -38,9 +38,9 @@ def compiling() -> Iterator[None]:
 
 def cold() -> bool:
     """There is no compiled code yet."""
-    from xskit.jit import cache_folder
+    from xskit.jit import is_empty
 
-    return next(cache_folder().rglob("*.nbi"), None) is None
+    return is_empty()
 
 
 def show_warnings() -> None:

@@ -2,8 +2,8 @@
 
     arrivals -> [passing stages] -> holding stage -> [passing stages] -> holding stage -> ... -> exit FIFO
 
-The function is generated as a module that names the stages' functions, compiled once and cached on disk under a
-hash of everything it depends on. The worker calls it by pointer once a batch:
+The function is generated as a module that names the stages' functions, compiled once and kept on disk under a hash of
+everything it depends on. The worker calls it by pointer once a batch:
 
     run(block, batch, count, until_ns) -> time of the next event
 
@@ -20,12 +20,10 @@ in unit tests it is the same function; only who supplies the clock differs.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
-import os
+import linecache
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
@@ -73,28 +71,21 @@ def compile_pipeline(kinds: Sequence[StageKind]) -> int:
 
 
 def _import_generated(text: str) -> ModuleType:
-    """Write the module beside the compiled code, so that its own entry in Numba's cache is found again."""
+    """The module of this text: no file, but known by name to imports and by its lines to tracebacks and the cache."""
     name = f"xskit_pipeline_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    file = f"<{name}>"
     with _importing:
         if name in sys.modules:
             return sys.modules[name]
-        path = jit.cache_folder() / f"{name}.py"
-        if not path.exists():
-            draft = path.with_suffix(f".{os.getpid()}")
-            with jit.keeping():
-                draft.write_text(text)
-                draft.rename(path)
-        return _import_file(name, path)
-
-
-def _import_file(name: str, path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+        module = ModuleType(name)
+        linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
+        sys.modules[name] = module
+        try:
+            exec(compile(text, file, "exec"), vars(module))
+        except BaseException:
+            del sys.modules[name]
+            raise
+        return module
 
 
 class Pipeline:

@@ -1,6 +1,7 @@
 """The one place that talks to Numba: how data-plane code is compiled, and what it can do that Python cannot.
 
-compilation    inlined functions, entry points, functions called by pointer; the cache on disk
+compilation    inlined functions, entry points, functions called by pointer
+kept           the cache on disk
 intrinsics     loads and stores by address, C functions, bits; each with a pure-Python twin
 records        record pointers whose fields are known not to overlap
 
@@ -16,7 +17,7 @@ Rules of the data plane (docs/architecture.md says why):
 
 from __future__ import annotations
 
-from xskit._cache import COMPILED, cache_folder, cache_root, keeping
+from xskit._cache import COMPILED, cache_folder, cache_root, is_empty
 from xskit.jit.compilation import DISABLED, compiled, function_pointer, inlined
 from xskit.jit.intrinsics import (
     MASK64,
@@ -62,7 +63,7 @@ __all__ = [
     "i32",
     "i64",
     "inlined",
-    "keeping",
+    "is_empty",
     "last_errno",
     "leading_zeros",
     "load_acquire32",

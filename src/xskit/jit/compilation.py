@@ -1,4 +1,4 @@
-"""How data-plane code is compiled: what is inlined, what is an entry point, what is called by pointer; and the cache.
+"""How data-plane code is compiled: what is inlined, what is an entry point, what is called by pointer.
 
 Under NUMBA_DISABLE_JIT=1 nothing is: every function stays the Python that it was written as.
 """
@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import ccallback, runtime, sigutils
+from numba.core import ccallback, sigutils
 
-from xskit._cache import cache_folder, keeping
+from xskit.jit.kept import Kept
 
 __all__ = ["DISABLED", "by_pointer", "compiled", "function_pointer", "inlined"]
 
@@ -25,7 +25,6 @@ DISABLED = bool(getattr(numba.config, "DISABLE_JIT"))  # noqa: B009  Numba sets 
 
 # Untyped in Numba.
 _numba_ccallback: Any = ccallback
-_numba_runtime: Any = runtime
 _numba_sigutils: Any = sigutils
 
 _settings = threading.RLock()
@@ -58,36 +57,18 @@ def compiled(signature: str) -> Callable[[Function], Function]:
 
 @contextlib.contextmanager
 def _compiling() -> Iterator[None]:
-    """Keep code in our own folder, whatever Numba's other users chose: theirs would not notice an edit in a callee.
+    """Compile without vector loops: over packets LLVM would gather and scatter, which is slower than one by one.
 
-    And compile without vector loops: over packets LLVM would gather and scatter, which is slower than one by one.
-    One thread at a time: the settings are those of the process.
+    One thread at a time: the setting is that of the process.
     """
     config: Any = numba.config
     with _settings:
-        before = config.CACHE_DIR, config.LOOP_VECTORIZE
-        config.CACHE_DIR, config.LOOP_VECTORIZE = str(cache_folder()), 0
+        before = config.LOOP_VECTORIZE
+        config.LOOP_VECTORIZE = 0
         try:
-            with keeping():
-                yield
+            yield
         finally:
-            config.CACHE_DIR, config.LOOP_VECTORIZE = before
-
-
-def _load_bare(compilable: Any) -> None:
-    """Look into the cache before Numba learns all that it can compile, which takes 0.3 s and imports SciPy.
-
-    Numba does so first (numba.core.caching.Cache.load_overload), but machine code needs none of it. What is not in the
-    cache is compiled after all, and Numba learns then.
-    """
-    cache = compilable._cache
-
-    def load_overload(signature: Any, context: Any) -> Any:
-        _numba_runtime.rtsys.initialize(context)  # the symbols that every entry point's wrapper needs
-        with cache._guard_against_spurious_io_errors():
-            return cache._load_overload(signature, context)
-
-    cache.load_overload = load_overload
+            config.LOOP_VECTORIZE = before
 
 
 class _Lazy:
@@ -102,8 +83,8 @@ class _Lazy:
     def compiled(self) -> Callable[..., Any]:
         compiler: Any = numba.njit
         with _compiling():
-            dispatcher = compiler(nogil=True, error_model="numpy", cache=True)(self.py_func)
-            _load_bare(dispatcher)
+            dispatcher = compiler(nogil=True, error_model="numpy")(self.py_func)
+            dispatcher._cache = Kept(self.py_func)
             dispatcher.compile(self.signature)
         dispatcher.disable_compile()
         return cast(Callable[..., Any], dispatcher)
@@ -130,8 +111,7 @@ def function_pointer(function: Callable[[int, int, int, int], int], cache: bool 
     native = _numba_ccallback.CFunc(function, signature, {}, {"nopython": True, "error_model": "numpy"})
     with _compiling():
         if cache:
-            native.enable_caching()
-            _load_bare(native)
+            native._cache = Kept(function)
         native.compile()
     by_pointer[native.address] = native
     return int(native.address)

@@ -21,8 +21,13 @@ __all__ = ["Preparation", "environment"]
 
 
 def environment() -> dict[str, str]:
-    """What makes xskit, here or in a guest, use the guests' compiled code."""
-    return {"NUMBA_CPU_NAME": GUEST_CPU, "NUMBA_CPU_FEATURES": "", "XSKIT_CACHE": str(vm_folder("compiled"))}
+    """What makes xskit, here or in a guest, use the guests' compiled code, which in a guest is not root's."""
+    return {
+        "NUMBA_CPU_NAME": GUEST_CPU,
+        "NUMBA_CPU_FEATURES": "",
+        "XSKIT_CACHE": str(vm_folder("compiled")),
+        "XSKIT_CACHE_OWNER": str(os.geteuid()),
+    }
 
 
 class Preparation:

@@ -21,10 +21,10 @@ from tests.vm.inside import wire
 def check_nothing_was_compiled() -> None:
     """All compiled code came from the host: the guest has written nothing into that cache."""
     cache, upper = Path(os.environ["XSKIT_CACHE"]).resolve(), Path("/run/xskit-vm/written/upper")
-    assert sorted(cache.rglob("*.nbi")), "there is no compiled code at all"
+    assert sorted(cache.rglob("*.code")), "there is no compiled code at all"
     assert upper.is_dir(), "what guests write lies elsewhere now"
     written = upper / cache.relative_to("/")
-    assert not [str(path) for path in written.rglob("*.nb*")]
+    assert not [str(path) for path in written.rglob("*.code*")]
 
 
 def _locals(error: BaseException) -> str:
