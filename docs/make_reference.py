@@ -8,6 +8,7 @@ A generated part stands between two comments: <!-- NAME: docs/make_reference.py 
 
 from __future__ import annotations
 
+import re
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ import xskit
 from xskit import units
 from xskit.bpf.probe import Feature
 from xskit.cli.main import COMMANDS, application
+from xskit.emulator.portkinds import PORT_KINDS, PortKind
 from xskit.emulator.settings import DirectionSettings, EngineSettings, QueueSettings
 from xskit.xsk.probe import SocketFeature
 
@@ -143,6 +145,21 @@ def features() -> str:
     return table(("feature", "since Linux"), [(one.title, one.since) for one in (*Feature, *SocketFeature)])
 
 
+# -- ports ---------------------------------------------------------------------------------------------------------
+
+
+def ports() -> str:
+    """Which interfaces can be ports, and why not."""
+    return table(("interface", "kind or driver", "port?", "why"), [_port(row) for row in PORT_KINDS])
+
+
+def _port(row: PortKind) -> Sequence[str]:
+    value = " or ".join(row.option.values.values()) if row.option else ""
+    title = re.sub(r" ?\(?(of kind )?{(kind|driver)}\)?", "", row.title).format(value=value)
+    named = ", ".join(f"`{name}`" for name in (*row.kinds, *row.drivers))
+    return title, named, row.admission.value, row.reason
+
+
 # -- jitter --------------------------------------------------------------------------------------------------------
 
 
@@ -179,6 +196,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "names": lambda: "\n\n".join(public_text(getattr(xskit, name)) for name in xskit.__all__ if name[0] != "_")
     },
     "reference/kernel.md": {"features": features},
+    "reference/ports.md": {"ports": ports},
     "explanation/models.md": {"jitter": jitter},
 }
 

@@ -101,6 +101,21 @@ class Netlink:
                 return bodies
         raise NetlinkError(errno.EINTR)
 
+    def family(self, name: str) -> int | None:
+        """The number of a family of generic netlink; None where the kernel does not have it.
+
+        Raises:
+            NetlinkError: the kernel refused for another reason.
+        """
+        body = nl.GENERIC_HEADER.pack(nl.CTRL_CMD_GETFAMILY, 1, 0) + text(nl.CTRL_ATTR_FAMILY_NAME, name)
+        try:
+            (answer,) = self.request(nl.GENL_ID_CTRL, body)
+        except NetlinkError as error:
+            if error.errno == errno.ENOENT:
+                return None
+            raise
+        return int.from_bytes(attributes(answer, nl.GENERIC_HEADER.size)[nl.CTRL_ATTR_FAMILY_ID], "little")
+
     def _try(self, kind: int, body: bytes, flags: int) -> list[bytes] | None:
         """As `request`; None for a dump that was changed in its middle."""
         self._sequence += 1

@@ -1,7 +1,8 @@
 """Netlink as xskit speaks it: message kinds, flags, attributes, fixed headers, and how XDP programs are attached.
 
-From linux/netlink.h, linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/veth.h, linux/net_namespace.h and
-linux/genetlink.h. `xskit.netlink` speaks it, for bpf and netconf; `netdev.py` has the words of the netdev family.
+From linux/netlink.h, linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/if_arp.h, linux/if_tunnel.h,
+linux/veth.h, linux/net_namespace.h, linux/genetlink.h and linux/nl80211.h. `xskit.netlink` speaks it, for bpf and
+netconf; `netdev.py` has the words of the netdev family.
 """
 
 from __future__ import annotations
@@ -53,6 +54,9 @@ RTM_DELROUTE = 25
 RTM_GETROUTE = 26
 RTM_GETNSID = 90
 
+ARPHRD_ETHER = 1
+ARPHRD_LOOPBACK = 772
+
 IFLA_ADDRESS = 1
 IFLA_IFNAME = 3
 IFLA_MTU = 4
@@ -70,6 +74,13 @@ IFLA_MAX_MTU = 51  # 4.19
 IFLA_INFO_KIND = 1
 IFLA_INFO_DATA = 2
 VETH_INFO_PEER = 1
+IFLA_MACVLAN_MODE = 1
+IFLA_IPVLAN_MODE = 1
+IFLA_BOND_MODE = 1
+IFLA_NETKIT_MODE = 5
+IFLA_GENEVE_COLLECT_METADATA = 6
+IFLA_GRE_COLLECT_METADATA = 18
+IFLA_VXLAN_COLLECT_METADATA = 25
 
 IFA_ADDRESS = 1
 IFA_LOCAL = 2
@@ -94,6 +105,12 @@ CTRL_CMD_GETFAMILY = 3
 CTRL_ATTR_FAMILY_ID = 1
 CTRL_ATTR_FAMILY_NAME = 2
 
+NL80211_FAMILY = "nl80211"
+NL80211_CMD_GET_INTERFACE = 5
+NL80211_ATTR_IFINDEX = 3
+NL80211_ATTR_IFTYPE = 5
+NL80211_ATTR_4ADDR = 83
+
 
 class LinkFlag(IntFlag):
     """Flags of an interface (linux/if.h, netdevice(7))."""
@@ -101,7 +118,25 @@ class LinkFlag(IntFlag):
     UP = 0x1
     LOOPBACK = 0x8
     RUNNING = 0x40
+    NOARP = 0x80
     PROMISCUOUS = 0x100
+
+
+class WirelessType(IntEnum):
+    """NL80211_IFTYPE_*."""
+
+    ADHOC = 1
+    STATION = 2
+    AP = 3
+    AP_VLAN = 4
+    WDS = 5
+    MONITOR = 6
+    MESH_POINT = 7
+    P2P_CLIENT = 8
+    P2P_GO = 9
+    P2P_DEVICE = 10
+    OCB = 11
+    NAN = 12
 
 
 class XdpAttribute(IntEnum):

@@ -18,7 +18,7 @@ from xskit.emulator.cpus import CpuClaim
 from xskit.emulator.link import Link, LinkDirection
 from xskit.emulator.mistakes import SettingsError
 from xskit.emulator.monitor import Monitor
-from xskit.emulator.ports import LinkSpec, PortSpec, port_facts
+from xskit.emulator.ports import LinkSpec, PortSpec, port_facts, remarks
 from xskit.emulator.portwatch import PortWatch
 from xskit.emulator.report import Report, judge
 from xskit.emulator.report_data import LinkReport, PortReport, WorkerReport
@@ -151,6 +151,7 @@ class Emulator:
         for port, known in facts.items():
             if not port.owned:  # packets for those behind the link have other addresses
                 journal.apply(SetPromiscuous(port.name, namespace=port.namespace))
+                self._warn(remarks(port))
                 self._warn(keep_tags(journal, port))
             with engine_words():
                 opened = Port.open(

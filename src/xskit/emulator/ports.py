@@ -6,6 +6,7 @@ import errno
 from dataclasses import dataclass, field
 
 from xskit.emulator.mistakes import SettingsError
+from xskit.emulator.portkinds import Admission, Ruling, rule
 from xskit.emulator.settings import LinkSettings
 from xskit.emulator.sizing import PortFacts
 from xskit.errors import UsageError
@@ -14,11 +15,13 @@ from xskit.netconf.interfaces import Interface, control_socket, look
 from xskit.netconf.names import check_interface_name, shown
 from xskit.netconf.namespaces import MissingError, inside
 from xskit.netconf.netdev import device_features
+from xskit.netconf.users import own_addresses, upper_interfaces
+from xskit.netconf.wireless import wireless
 from xskit.xsk.drivers import CAREFUL_UNIT_BYTES, UNIT_BYTES
 from xskit.xsk.errors import PortError
 from xskit.xsk.opening import Mode
 
-__all__ = ["LinkSpec", "PortSpec", "check_port", "parse_port", "port_facts"]
+__all__ = ["LinkSpec", "PortSpec", "check_port", "parse_port", "port_facts", "remarks"]
 
 
 @dataclass(frozen=True)
@@ -72,23 +75,21 @@ def check_port(spec: PortSpec) -> Interface:
 
     Raises:
         MissingError: there is no such interface or namespace.
-        PortError: it is a loopback interface, down, or a part of a bridge, bond or team.
+        PortError: no interface of its kind can be a port (portkinds.py); it is down, or part of a bridge, bond or
+            team.
     """
     ip = "ip" if spec.namespace is None else f"ip -n {spec.namespace}"
     with inside(spec.namespace):
         try:
             facts = look(spec.name)
+            ruling = _rule(spec, facts)
         except MissingError as error:
             if spec.namespace is None:
                 raise
             there = f"in network namespace {spec.namespace}"
             raise MissingError(f"there is no interface {spec.name} {there}", remedy=f"{ip} -brief link") from error
-    if facts.loopback:
-        raise PortError(
-            f"{spec} is a loopback interface, which gives no packets to AF_XDP",
-            errno.EOPNOTSUPP,
-            remedy="ip link add xk0 type veth peer name xk1",
-        )
+    if ruling.admission is Admission.REFUSED:
+        raise PortError(f"{spec} {ruling.clause}", errno.EOPNOTSUPP, remedy=ruling.remedy)
     if facts.master:
         raise PortError(
             f"{spec} is part of {facts.master}, and xskit would take its packets away from there",
@@ -98,6 +99,30 @@ def check_port(spec: PortSpec) -> Interface:
     if not facts.up:
         raise PortError(f"{spec} is down", errno.ENETDOWN, remedy=f"{ip} link set {spec.name} up")
     return facts
+
+
+def _rule(spec: PortSpec, facts: Interface) -> Ruling:
+    """What the table says of an interface of the calling thread's namespace."""
+    air = None if facts.kind else wireless(facts.index)
+    return rule(facts, spec.namespace, alone=air is not None and not air.carries_others)
+
+
+def remarks(spec: PortSpec) -> list[str]:
+    """What to know of an interface that is a port now: a sentence each.
+
+    Raises:
+        MissingError: there is no such interface or namespace any more.
+    """
+    with inside(spec.namespace):
+        facts = look(spec.name)
+        ruling = _rule(spec, facts)
+        addresses, above = own_addresses(facts.index), upper_interfaces(facts.index)
+    found = [f"port {spec} {ruling.clause}"] if ruling.admission is Admission.WARNED else []
+    if addresses:
+        found.append(f"port {spec} has the address {addresses[0]}: this host gets no packets there while the link runs")
+    if above:
+        found.append(f"port {spec} is below {', '.join(above)}: no packets arrive there while the link runs")
+    return found
 
 
 def port_facts(spec: PortSpec, mode: Mode) -> PortFacts:

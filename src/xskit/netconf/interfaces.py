@@ -12,7 +12,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -83,8 +83,10 @@ class Interface:
     """What the kernel says of one interface.
 
     `mtu` and `max_mtu` in bytes without the Ethernet header. `rx_queues` and `tx_queues` are those in use
-    (channels), not those allocated. `kind` is "veth", "bridge", ... and "" for hardware; `master` is the bridge, bond
-    or team that it is part of, or ""; `driver` as in ethtool -i.
+    (channels), not those allocated. `link_type` is ARPHRD_* (linux/if_arp.h): 1 where packets have an Ethernet header.
+    `kind` is "veth", "bridge", ... and "" for hardware; `options` are the kind's own attributes (IFLA_INFO_DATA);
+    `lower` is the interface of this namespace that it lies on, or is the other end of, or ""; `master` is the bridge,
+    bond or team that it is part of, or ""; `driver` as in ethtool -i.
     """
 
     name: str
@@ -96,7 +98,11 @@ class Interface:
     carrier: bool
     loopback: bool
     promiscuous: bool
+    arp: bool
+    link_type: int
     kind: str
+    options: Mapping[int, bytes]
+    lower: str
     master: str
     driver: str
     rx_queues: int
@@ -111,7 +117,7 @@ def look(name: str) -> Interface:
         MissingError: there is none of this name.
     """
     body = _get(name)
-    _, _, number, flags, _ = nl.LINK_HEADER.unpack_from(body)
+    _, link_type, number, flags, _ = nl.LINK_HEADER.unpack_from(body)
     found = attributes(body, nl.LINK_HEADER.size)
     with control_socket() as control:
         queues = ethtool.queues(control, name)
@@ -128,7 +134,11 @@ def look(name: str) -> Interface:
         carrier=bool(found.get(nl.IFLA_CARRIER, b"\0")[0]),
         loopback=bool(flags & nl.LinkFlag.LOOPBACK),
         promiscuous=_number(found, nl.IFLA_PROMISCUITY) > 0,
+        arp=not flags & nl.LinkFlag.NOARP,
+        link_type=link_type,
         kind=info.get(nl.IFLA_INFO_KIND, b"").rstrip(b"\0").decode(),
+        options=attributes(info.get(nl.IFLA_INFO_DATA, b"")),
+        lower="" if nl.IFLA_LINK_NETNSID in found else _name(_number(found, nl.IFLA_LINK)),
         master=_name(_number(found, nl.IFLA_MASTER)),
         driver=driver,
         rx_queues=rx_queues,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from xskit.abi import netdev as abi
 from xskit.abi import netlink as nl
 from xskit.netconf import interfaces
-from xskit.netlink import Netlink, NetlinkError, attributes, text, u32
+from xskit.netlink import Netlink, NetlinkError, attributes, u32
 
 __all__ = ["DeviceFeatures", "PagePool", "device_features", "page_pools"]
 
@@ -39,7 +39,7 @@ def device_features(name: str) -> DeviceFeatures | None:
     """
     number = interfaces.index(name)
     with Netlink(nl.NETLINK_GENERIC) as netlink:
-        family = _family(netlink)
+        family = netlink.family(abi.FAMILY)
         if family is None:
             return None
         request = nl.GENERIC_HEADER.pack(abi.Command.DEV_GET, 1, 0) + u32(abi.DeviceAttribute.IFINDEX, number)
@@ -76,7 +76,7 @@ def page_pools() -> list[PagePool] | None:
         RefusedError: the kernel refused for another reason.
     """
     with Netlink(nl.NETLINK_GENERIC) as netlink:
-        family = _family(netlink)
+        family = netlink.family(abi.FAMILY)
         if family is None:
             return None
         try:
@@ -98,14 +98,3 @@ def page_pools() -> list[PagePool] | None:
             )
         )
     return found
-
-
-def _family(netlink: Netlink) -> int | None:
-    request = nl.GENERIC_HEADER.pack(nl.CTRL_CMD_GETFAMILY, 1, 0) + text(nl.CTRL_ATTR_FAMILY_NAME, abi.FAMILY)
-    try:
-        (body,) = netlink.request(nl.GENL_ID_CTRL, request)
-    except NetlinkError as error:
-        if error.errno == errno.ENOENT:
-            return None
-        raise
-    return int.from_bytes(attributes(body, nl.GENERIC_HEADER.size)[nl.CTRL_ATTR_FAMILY_ID], "little")
