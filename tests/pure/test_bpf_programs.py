@@ -7,9 +7,12 @@ import sys
 
 import pytest
 
+from xskit.bpf.asm import JUMP_CODES, R7, OpClass
 from xskit.bpf.redirect import drop_program, pass_program, redirect_program
 from xskit.bpf.stamps import arrival_stamp_program, egress_stamp_program
 from xskit.errors import UsageError
+
+JUMP_IF_NOT = OpClass.JMP | JUMP_CODES["!="]
 
 
 def test_pass_and_drop_are_two_instructions():
@@ -32,6 +35,15 @@ def test_only_what_a_socket_gets_is_stamped():
     assert found < clock
 
 
+def test_dropping_chatter_costs_an_ipv4_packet_seven_instructions():
+    """It leaves at the first comparison of its EtherType; nothing else of the program differs for it."""
+    plain, dropping = redirect_program(frags=False), redirect_program(frags=False, drop_chatter=True)
+    found = 1 + next(at for at, one in enumerate(plain.instructions) if (one.opcode, one.dst) == (JUMP_IF_NOT, R7))
+    left = found + 7 + dropping.instructions[found + 6].offset
+    assert "if r5 == 0x8 goto" in dropping.listing().splitlines()[found + 5]  # load_map has two slots, and one line
+    assert dropping.instructions[left:] == plain.instructions[found:]
+
+
 @pytest.mark.parametrize("make", [egress_stamp_program, arrival_stamp_program])
 @pytest.mark.parametrize(
     ("port", "offset", "message"),
@@ -52,6 +64,7 @@ def test_every_name_fits_and_says_whose_it_is():
     """The kernel keeps 15 bytes of a name."""
     specs = [
         redirect_program(frags=True),
+        redirect_program(frags=True, drop_chatter=True),
         pass_program(),
         drop_program(),
         egress_stamp_program(9, 0),

@@ -75,8 +75,8 @@ def xsk():
         yield new
 
 
-def counted(redirected=0, passed=0, unstamped=0):
-    return {Outcome.REDIRECTED: redirected, Outcome.PASSED: passed, Outcome.UNSTAMPED: unstamped}
+def counted(**counts):
+    return {outcome: counts.get(outcome.name.lower(), 0) for outcome in Outcome}
 
 
 @pytest.mark.parametrize("packet", PACKETS.values(), ids=PACKETS.keys())

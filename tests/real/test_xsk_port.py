@@ -166,7 +166,7 @@ def test_statistics_are_those_of_all_queues_and_stay_after_close():
             counted = port.statistics()
             assert (counted.rx_dropped, counted.rx_fill_ring_empty) == (7, 7)
             assert (counted.tx_invalid_descriptors, counted.rx_ring_full) == (2, 0)
-            assert port.outcomes() == {Outcome.REDIRECTED: 7, Outcome.PASSED: 0, Outcome.UNSTAMPED: 0}
+            assert port.outcomes() == dict.fromkeys(Outcome, 0) | {Outcome.REDIRECTED: 7}
             port.close()
 
 

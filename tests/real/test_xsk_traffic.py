@@ -220,7 +220,7 @@ def test_the_program_gives_packets_to_the_socket_registered_last(pair):
         assert collect(receiver, 5) == numbered(5)
         port._attachment.program.unregister(0)
         sender.send(numbered(4))
-        eventually({Outcome.REDIRECTED: 5, Outcome.PASSED: 4, Outcome.UNSTAMPED: 0}, port.outcomes)
+        eventually(dict.fromkeys(Outcome, 0) | {Outcome.REDIRECTED: 5, Outcome.PASSED: 4}, port.outcomes)
         assert receiver.receive(timeout=0.02) == []
         port.close()
 

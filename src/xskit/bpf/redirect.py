@@ -9,6 +9,7 @@
 A packet for whose queue no socket is registered goes on to the kernel's stack, untouched and unstamped (a stamp would
 keep GRO from merging it).  A driver that refuses metadata gets its packets redirected without a stamp: the 8 bytes are
 then whatever the frame held before, so read them only when `outcomes()` counts no UNSTAMPED, or clear them in FILL.
+With `drop_chatter`, what a host's kernel sends without being asked does not reach the socket (`chatter.py`).
 Metadata before a packet: Documentation/networking/xdp-rx-metadata.rst; a multi-buffer packet has it in its first frame.
 """
 
@@ -24,6 +25,7 @@ from typing import Final, Self
 from xskit.abi.bpf import Helper, MapType, UpdateFlag, XdpAction, XdpMd
 from xskit.bpf.asm import R0, R1, R2, R3, R4, R6, R7, R8, R10, U32, U64, Assembler
 from xskit.bpf.attach import BpfLink, Mode, attach
+from xskit.bpf.chatter import jump_if_chatter
 from xskit.bpf.errors import BpfError
 from xskit.bpf.map import Map, MapSpec
 from xskit.bpf.probe import Feature, available
@@ -54,9 +56,11 @@ class Outcome(IntEnum):
     """Given to the kernel's stack, because its queue has no socket."""
     UNSTAMPED = 2
     """Given to the socket of its queue without a stamp, because the driver takes no metadata."""
+    CHATTER = 3
+    """Dropped, because the host's kernel had sent it without being asked."""
 
 
-def redirect_program(*, frags: bool) -> ProgramSpec:
+def redirect_program(*, frags: bool, drop_chatter: bool = False) -> ProgramSpec:
     """The program as data: it uses the maps `sockets` (XSKMAP) and `outcomes` (PERCPU_ARRAY of u64)."""
     a = Assembler()
     a.mov(R6, R1)
@@ -67,6 +71,13 @@ def redirect_program(*, frags: bool) -> ProgramSpec:
     a.mov(R7, R0)  # what to return, whatever comes between
     a.store(R10, -4, Outcome.PASSED, U32)
     a.jump_if(R7, "!=", XdpAction.REDIRECT, "count")
+    if drop_chatter:
+        jump_if_chatter(a, R6, "chatter", "stamp")
+        a.label("chatter")
+        a.store(R10, -4, Outcome.CHATTER, U32)
+        a.mov(R7, XdpAction.DROP)
+        a.jump("count")
+        a.label("stamp")
 
     a.call(Helper.KTIME_GET_NS)
     a.mov(R8, R0)
@@ -124,16 +135,18 @@ class RedirectProgram:
         self._outcomes = outcomes
 
     @classmethod
-    def load(cls, queues: int = 64, *, frags: bool | None = None) -> Self:
+    def load(cls, queues: int = 64, *, frags: bool | None = None, drop_chatter: bool = False) -> Self:
         """Create the maps and load the program; `queues` is one more than the highest queue number to register.
 
-        `frags`: take multi-buffer packets; None: where the kernel can (5.18).  Raises BpfError or PrivilegeError.
+        `frags`: take multi-buffer packets; None: where the kernel can (5.18).  `drop_chatter`: drop and count what the
+        host's kernel sends without being asked.  Raises BpfError or PrivilegeError.
         """
         with ExitStack() as undo:
             sockets = undo.enter_context(Map.create(MapSpec("xk_sockets", MapType.XSKMAP, 4, 4, queues)))
             outcomes = undo.enter_context(Map.create(MapSpec("xk_outcomes", MapType.PERCPU_ARRAY, 4, 8, len(Outcome))))
             with_frags = available(Feature.XDP_FRAGS) if frags is None else frags
-            program = Program.load(redirect_program(frags=with_frags), {_SOCKETS: sockets, _OUTCOMES: outcomes})
+            spec = redirect_program(frags=with_frags, drop_chatter=drop_chatter)
+            program = Program.load(spec, {_SOCKETS: sockets, _OUTCOMES: outcomes})
             undo.pop_all()
         return cls(program, sockets, outcomes)
 

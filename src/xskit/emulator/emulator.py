@@ -18,10 +18,11 @@ from xskit.emulator.cpus import CpuClaim
 from xskit.emulator.link import Link, LinkDirection
 from xskit.emulator.mistakes import SettingsError
 from xskit.emulator.monitor import Monitor
+from xskit.emulator.portcounts import counters, kept_chatter, port_report
 from xskit.emulator.ports import LinkSpec, PortSpec, port_facts, remarks
 from xskit.emulator.portwatch import PortWatch
 from xskit.emulator.report import Report, judge
-from xskit.emulator.report_data import LinkReport, PortReport, WorkerReport
+from xskit.emulator.report_data import LinkReport, WorkerReport
 from xskit.emulator.room import check_room, engine_words
 from xskit.emulator.settings import DirectionSettings, EngineSettings
 from xskit.emulator.sizing import MemoryPlan, PortFacts, fill_entries, plan_links
@@ -153,6 +154,7 @@ class Emulator:
                 journal.apply(SetPromiscuous(port.name, namespace=port.namespace))
                 self._warn(remarks(port))
                 self._warn(keep_tags(journal, port))
+                self._warn(kept_chatter(self.engine, port))
             with engine_words():
                 opened = Port.open(
                     port.name,
@@ -161,6 +163,7 @@ class Emulator:
                     ring_size=self.engine.ring_size,
                     fill_size=fill_entries(self.engine.ring_size, known.hardware_ring),
                     mode=self.engine.mode,
+                    drop_chatter=port.owned and self.engine.chatter == "drop",
                 )
             self.ports[port] = self._closing.enter_context(opened)
         made = self._make_directions(umem, table, plan)
@@ -221,7 +224,7 @@ class Emulator:
                 direction.assign(worker)
         for worker in self._workers:
             worker.start()
-        self._before = {spec: _kernel_counters(port) for spec, port in self.ports.items()}
+        self._before = {spec: counters(port) for spec, port in self.ports.items()}
         self._started_ns = monotonic_ns()
         self._watch_ports = PortWatch(self.ports, self._warn)
         self._monitor = Monitor(self._workers, self._observe, self._watch_ports)
@@ -300,7 +303,7 @@ class Emulator:
         failure = self._monitor.failure or self._watch_ports()
         report = Report(
             links=self._link_reports(snapshots),
-            ports=[_port_report(spec, port, self._before[spec]) for spec, port in self.ports.items()],
+            ports=[port_report(spec, port, self._before[spec]) for spec, port in self.ports.items()],
             workers=[_worker_report(snapshot) for snapshot in snapshots],
             memory={} if self.plan is None else self.plan.as_dict(),
             duration_ns=monotonic_ns() - self._started_ns,
@@ -345,34 +348,6 @@ def _transmit_end(queue: Any, port: Port) -> TransmitEnd:
         fd=queue.transmitter.fd,
         zero_copy=port.zero_copy,
         told_late=queue.transmitter.told_late,
-    )
-
-
-_KERNEL_NAMES = {
-    "rx_dropped": "rx_dropped",
-    "rx_invalid_descriptors": "rx_invalid_descs",
-    "tx_invalid_descriptors": "tx_invalid_descs",
-    "rx_ring_full": "rx_ring_full",
-    "rx_fill_ring_empty": "rx_fill_ring_empty_descs",
-    "tx_ring_empty": "tx_ring_empty_descs",
-}
-"""Our names of the six XDP_STATISTICS, and the kernel's (struct xdp_statistics)."""
-
-
-def _kernel_counters(port: Port) -> dict[str, int]:
-    counted = port.statistics()
-    return {name: getattr(counted, ours) for ours, name in _KERNEL_NAMES.items()}
-
-
-def _port_report(spec: PortSpec, port: Port, before: Mapping[str, int]) -> PortReport:
-    """What the kernel counted since the workers started: before that nobody was there to take packets."""
-    return PortReport(
-        name=str(spec),
-        xdp_mode=port.xdp_mode,
-        zero_copy=port.zero_copy,
-        queues=len(port.queues),
-        kernel={name: value - before[name] for name, value in _kernel_counters(port).items()},
-        why=list(port.why),
     )
 
 

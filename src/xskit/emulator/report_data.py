@@ -31,13 +31,14 @@ class LinkReport:
 
 @dataclass
 class PortReport:
-    """How a port was opened, and what the kernel counted there."""
+    """How a port was opened, and what the kernel counted there; `chatter`: packets that the XDP program dropped."""
 
     name: str
     xdp_mode: str
     zero_copy: bool
     queues: int
     kernel: dict[str, int]
+    chatter: int = 0
     why: list[str] = field(default_factory=list)
 
 

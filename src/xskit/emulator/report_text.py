@@ -81,9 +81,12 @@ def _machine(report: RunRecord) -> Text:
     lines = []
     for port in report.ports:
         lost = ", ".join(f"{name} {value}" for name, value in port.kernel.items() if value)
+        chatter = f"; chatter: {port.chatter} dropped" if port.chatter else ""
         copies = "zero copy" if port.zero_copy else "copy"
         queues = "1 queue" if port.queues == 1 else f"{port.queues} queues"
-        lines.append(f"port {port.name}: {port.xdp_mode}, {copies}, {queues}" + (f"; kernel: {lost}" if lost else ""))
+        lines.append(
+            f"port {port.name}: {port.xdp_mode}, {copies}, {queues}" + (f"; kernel: {lost}" if lost else "") + chatter
+        )
     for worker in report.workers:
         share = f"{worker.busy / worker.loops:.0%}" if worker.loops else "0%"
         lines.append(

@@ -191,6 +191,10 @@ class EngineSettings(_Strict):
     spin: bool = Field(default=False, strict=True, description="never sleep: lowest lateness, a whole CPU")
     seed: int = Field(default=1, strict=True, ge=0, description="of every random stream")
     mode: Literal["auto", "zero-copy", "native", "generic"] = Field(default="auto", description="of the XDP sockets")
+    chatter: Literal["drop", "keep"] = Field(
+        default="drop",
+        description="MLD reports, DAD probes and router solicitations that the kernels of a lab's hosts send unasked",
+    )
     hugetlb: bool = Field(default=False, strict=True, description="packet memory from the hugetlb pool")
     debug: bool = Field(default=False, strict=True, description="keep the owner of every frame, and check every move")
 

@@ -26,14 +26,14 @@ class Attachment:
     """Why native failed, where generic was got."""
 
     @classmethod
-    def make(cls, ifindex: int, queues: int, mode: Mode) -> Attachment:
+    def make(cls, ifindex: int, queues: int, mode: Mode, *, drop_chatter: bool = False) -> Attachment:
         """Load the program for `queues` queues and attach it to an interface of the calling thread's namespace.
 
         Raises:
             AttachError, BpfError, PrivilegeError: as the bpf floor says; of two failures, the native one's.
         """
         with ExitStack() as undo:
-            program = RedirectProgram.load(queues)
+            program = RedirectProgram.load(queues, drop_chatter=drop_chatter)
             undo.callback(program.close)
             link, got, why = _attach(lambda where: program.attach(ifindex, where), mode)
             undo.pop_all()

@@ -103,6 +103,7 @@ class Port:
         fill_size: int | None = None,
         mode: Mode = "auto",
         multi_buffer: bool = True,
+        drop_chatter: bool = False,
     ) -> Port:
         """Attach the redirect program, open every queue and let the packets in.
 
@@ -115,6 +116,8 @@ class Port:
             fill_size: entries of FILL, where it is to be larger than the others.
             mode: the one rung of the ladder to use, or "auto": native zero-copy, else native, else generic.
             multi_buffer: take packets longer than a frame.
+            drop_chatter: drop MLD reports, router solicitations and DAD probes that the kernel at the other end of a
+                veth sends by itself, and count them as Outcome.CHATTER.
 
         Raises:
             MissingError: no such interface or namespace.
@@ -134,7 +137,9 @@ class Port:
                 )
             watch = undo.enter_context(Watch())
             had_carrier = facts.carrier
-            attachment = Attachment.make(facts.index, max(LEAST_MAP_ENTRIES, 2 * facts.rx_queues), mode)
+            attachment = Attachment.make(
+                facts.index, max(LEAST_MAP_ENTRIES, 2 * facts.rx_queues), mode, drop_chatter=drop_chatter
+            )
             undo.callback(attachment.close)
             facts = look(name)  # attaching may have changed the number of queues
             if numbers is None:
