@@ -56,7 +56,7 @@ def promiscuous(bridge: Bridge, name: str) -> bool:
     return bool(facts["promiscuity"])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_it_runs_until_a_signal_and_reports(bridge: Bridge, wan, number):
     process = start(bridge, wan)
     assert bridge.exchange(20) == 20

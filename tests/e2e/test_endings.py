@@ -62,7 +62,7 @@ def test_interrupts_to_xskit_alone_are_the_commands(machine: Outer, number):
     machine.nothing_left(process.pid)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_to_end_ends_the_command_too(machine: Outer, number):
     process, pid = start(machine, sys.executable, "-c", TELLS_OF_SIGNALS)
     process.send_signal(number)
@@ -189,6 +189,21 @@ def test_an_exception_in_user_code_leaves_nothing(machine: Outer):
     result = machine.run(sys.executable, "-c", code)
     assert result.code == 1
     assert result.err.endswith("ZeroDivisionError: mine\n")
+    machine.nothing_left(result.pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_a_script_leaves_nothing(machine: Outer, number):
+    code = (
+        "import os, sys, xskit\n"
+        "lab = xskit.Lab()\n"
+        "link = lab.link(lab.host('a'), lab.machine(), owd='1ms')\n"
+        "print(lab.hosts['a'].spawn('sleep', '600').pid, flush=True)\n"
+        "os.kill(os.getpid(), int(sys.argv[1]))\n"
+    )
+    result = machine.run(sys.executable, "-c", code, str(number))
+    assert (result.code, result.err) == (-number, "")
+    assert not running(int(result.out))
     machine.nothing_left(result.pid)
 
 

@@ -14,8 +14,10 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Self
 
+from xskit.netconf.signals import DEADLY
+
 _PASSED_ON = {signal.SIGINT, signal.SIGQUIT}
-_ENDING = {signal.SIGTERM, signal.SIGHUP}
+_ENDING = DEADLY - _PASSED_ON
 _SI_KERNEL = 0x80
 """si_code of a signal that the kernel sent, as a terminal does (asm-generic/siginfo.h)."""
 
@@ -32,7 +34,7 @@ class Signals:
 
     def __init__(self) -> None:
         self._noted: list[int] = []
-        self._mine = {n for n in _PASSED_ON | _ENDING if signal.getsignal(n) is not signal.SIG_IGN}
+        self._mine = {n for n in _PASSED_ON | _ENDING if signal.getsignal(n) not in (signal.SIG_IGN, None)}
 
     def __enter__(self) -> Self:
         self._before = signal.pthread_sigmask(signal.SIG_BLOCK, {*self._mine, signal.SIGCHLD})

@@ -24,6 +24,7 @@ from typing import Any, Self
 
 from xskit.errors import DeviceError, KernelError, XskitError
 from xskit.netconf.changes.base import Change, Fate, Restored
+from xskit.netconf.ending import changing
 from xskit.netconf.journalfile import JournalFile, boot, dead_journals
 from xskit.netconf.names import shown
 from xskit.netconf.namespaces import OWN, MissingError, find, identity, inside
@@ -37,7 +38,8 @@ _TRIES = 3  # of one restore that Ctrl-C cuts short
 
 
 class Journal:
-    """What this process changed. A context manager; at the latest the interpreter's exit puts it back.
+    """What this process changed. A context manager; at the latest the interpreter's exit, or a signal that
+    ends the process, puts it back.
 
     Threads may share it. A forked child never restores what its parent changed.
     """
@@ -82,7 +84,7 @@ class Journal:
         """
         if self._home < 0:
             raise XskitError("the journal is closed")
-        with self._lock, inside(self._home):
+        with changing(self), self._lock, inside(self._home):
             if change.check():
                 if change.exclusive:
                     raise DeviceError(f"there is already a {change}", remedy="xskit restore")
@@ -101,7 +103,7 @@ class Journal:
 
     def undo(self, change: Change) -> Restored:
         """Put this one change back, before the others."""
-        with self._lock:
+        with changing(self), self._lock:
             for number, pending in self._pending.items():
                 if pending is change:
                     return self._put_back(number)
@@ -115,7 +117,7 @@ class Journal:
         if os.getpid() != self._pid or self._home < 0:
             return []
         interrupts: list[BaseException] = []
-        with self._lock:
+        with changing(self), self._lock:
             fates = [self._put_back_surely(number, interrupts) for number in sorted(self._pending, reverse=True)]
             if self._file is not None and not self._pending:
                 self._file.unlink()
@@ -124,6 +126,12 @@ class Journal:
         if interrupts:
             raise interrupts[0]
         return fates
+
+    def restore_for_good(self) -> None:
+        """Put everything back because this process ends now: a thread that wants to change more waits for that."""
+        if os.getpid() == self._pid:
+            self._lock.acquire()
+            self.restore()
 
     def close(self) -> None:
         """Put everything back and close the journal.

@@ -9,9 +9,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["Asked", "Terminated", "no_signals", "terminated_by_exception"]
+__all__ = ["DEADLY", "Asked", "Terminated", "no_signals", "terminated_by_exception"]
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS}
+"""A handler of Python's runs later, and the instruction at fault would be executed again before."""
+
+_ENDING_NOBODY = {signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH} | {
+    signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU
+}  # fmt: skip
+
+DEADLY = frozenset(signal.valid_signals() - {signal.SIGKILL} - _FAULTS - _ENDING_NOBODY)
+"""Every signal that ends a process by default and that Python can handle (signal(7))."""
+
 _ALARM = signal.SIGALRM
 _AGAIN_SECONDS = 0.01
 
@@ -34,7 +43,7 @@ class Asked:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """The signal handler."""
-        if number != _ALARM:
+        if number != _ALARM or not self.numbers:  # else it is our own alarm
             self.numbers.append(number)
         self.check()
 
@@ -64,7 +73,7 @@ def terminated_by_exception() -> Iterator[Asked]:
     """In the block, signals that end a process raise in the main thread. An ignored one (nohup) stays ignored, and one
     that was given a handler in C keeps it: Python could not put it back.
 
-    SIGINT raises KeyboardInterrupt, SIGTERM and SIGHUP raise `Terminated`. Does nothing in another thread: Python lets
+    SIGINT raises KeyboardInterrupt, the others raise `Terminated`. Does nothing in another thread: Python lets
     only the main thread handle signals.
     """
     asked = Asked()
@@ -72,7 +81,7 @@ def terminated_by_exception() -> Iterator[Asked]:
         yield asked
         return
     hook = sys.unraisablehook
-    before = {number: signal.getsignal(number) for number in (*_SIGNALS, _ALARM)}
+    before = {number: signal.getsignal(number) for number in DEADLY}
     ours = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
     try:
         for number in ours:

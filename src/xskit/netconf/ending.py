@@ -1,0 +1,121 @@
+"""A script that a signal ends puts the host back first.
+
+At SIGTERM, SIGHUP and their like a process ends without a word: Python runs no `finally`, no `with` and no `atexit`. So
+while a journal holds changes, each signal that would end the process has a handler, which puts everything back and then
+lets the process die by that signal. Nothing else of the script runs, as nothing would have run without it.
+
+Only default dispositions are replaced: what is ignored stays ignored, and handlers of the user's, in Python or in C,
+stay, whether they were there before or come later. Process 1 of a container ignores what it has no handler for, and so
+it stays. Python runs handlers in the main thread only, and lets only that thread set them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Protocol
+
+from xskit.netconf.signals import DEADLY
+
+__all__ = ["changing"]
+
+_INIT = 1
+_TRIES = 3
+
+
+class _Journal(Protocol):
+    @property
+    def pending(self) -> Sequence[object]: ...
+
+    def restore_for_good(self) -> None: ...
+
+
+_c_handler = ctypes.pythonapi.PyOS_getsig
+"""What the kernel calls, also where Python does not know it; None is the default."""
+_c_handler.restype = ctypes.c_void_p
+_c_handler.argtypes = (ctypes.c_int,)
+
+
+class _Ending:
+    """The handler, and what it has to put back."""
+
+    def __init__(self) -> None:
+        self._journals: dict[int, _Journal] = {}
+        self._ours: dict[int, int | None] = {}
+        self._dying = False
+        self.in_child()
+
+    def in_child(self) -> None:
+        """A forked child is in no block of its parent's."""
+        self._depth = 0
+        self._came: int | None = None
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """The signal handler."""
+        if self._depth:
+            self._came = self._came or number
+        elif not self._dying:
+            self._end(number)
+
+    @contextmanager
+    def changing(self, journal: _Journal) -> Iterator[None]:
+        """In the block the host is changed or put back: a signal waits for its end."""
+        main = threading.current_thread() is threading.main_thread()
+        self._depth += main
+        try:
+            self._journals[id(journal)] = journal
+            if main:
+                self._install()
+            elif self._dying:
+                threading.Event().wait()
+            yield
+        finally:
+            self._depth -= main
+            if main and self._came is not None and not self._depth and not self._dying:
+                self._end(self._came)
+            if not journal.pending:
+                self._journals.pop(id(journal), None)
+            if main and not self._journals:
+                self._uninstall()
+
+    def _install(self) -> None:
+        if os.getpid() == _INIT:
+            return
+        for number in DEADLY:
+            if signal.getsignal(number) is signal.SIG_DFL and _c_handler(number) is None:
+                signal.signal(number, self)
+                self._ours[number] = _c_handler(number)
+
+    def _uninstall(self) -> None:
+        for number, handler in self._ours.items():
+            if signal.getsignal(number) is self and _c_handler(number) == handler:
+                signal.signal(number, signal.SIG_DFL)
+        self._ours.clear()
+
+    def _end(self, number: int) -> None:
+        self._dying = True
+        try:
+            for journal in reversed(list(self._journals.values())):
+                with suppress(Exception, KeyboardInterrupt, SystemExit):
+                    journal.restore_for_good()
+        finally:
+            _die(number)
+
+
+def _die(number: int) -> None:
+    for _ in range(_TRIES):
+        with suppress(KeyboardInterrupt, SystemExit):  # of another signal
+            signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+            os.kill(os.getpid(), number)
+    os._exit(128 + number)
+
+
+_ending = _Ending()
+changing = _ending.changing
+os.register_at_fork(after_in_child=_ending.in_child)
