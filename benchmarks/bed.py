@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from twins import check_layout, function, load
-from xskit.bpf.attach import Mode, attach
+from xskit.bpf.attach import XdpMode, attach
 from xskit.bpf.program import Program
 from xskit.bpf.redirect import drop_program
 from xskit.engine.frames import PacketTable
@@ -106,7 +106,7 @@ class Bed:
                     journal.apply(SetLinkUp(name, True, namespace=self.namespace))
             with inside(self.namespace):
                 program = undo.enter_context(Program.load(drop_program(frags=True)))
-                undo.callback(attach(program, look(SINK).index, Mode.NATIVE).close)
+                undo.callback(attach(program, look(SINK).index, XdpMode.NATIVE).close)
             self.generator = Generator(GENERATOR, self.namespace)
             undo.callback(self.generator.close)
             self.stack = undo.pop_all()

@@ -15,7 +15,7 @@ from xskit.memory import Region
 WORKER_NICE = -19
 MISSED_NS = 1_000
 MOST_MISSED = 0.1
-"""Where more deadlines than this were missed by more than that, others had the CPU, and a time has no verdict."""
+"""Where more deadlines than this were missed by more than that, others had the CPU, and a time is not judged."""
 
 
 @compiled("int64(int64, int64, int64, int64)")

@@ -41,17 +41,17 @@ from twins import check_layout, function, load
 from xskit.bench.bed import Bed, Place
 from xskit.bench.ends import End, waiting
 from xskit.bench.far import LiveSource
+from xskit.bench.loop_thread import LoopThread
 from xskit.bench.loops.modes import run_l2fwd, run_rxdrop, run_txonly
 from xskit.bench.loops.records import BenchQueue, Source
 from xskit.bench.programs import Counting, SocketProgram, sink_program
 from xskit.bench.runner import run_once
-from xskit.bench.settings import Case, Conditions, ModeName
-from xskit.bench.worker import LoopThread
+from xskit.bench.settings import BenchMode, Case, Conditions
 from xskit.netconf.interfaces import look
 from xskit.netconf.namespaces import inside
 from xskit.xsk.rings import Ring
 
-MODES: tuple[ModeName, ...] = ("rxdrop", "txonly", "l2fwd")
+MODES: tuple[BenchMode, ...] = ("rxdrop", "txonly", "l2fwd")
 SIZES = (64, 1500)
 RING = 8192
 BURST = {"rxdrop": 8192, "l2fwd": 2048, "txonly": 2048}
@@ -105,9 +105,9 @@ def table(results: list[Result]) -> Table:
     shown = Table(title="xskit bench against its peers: CPU time of a packet")
     for heading in ("peer", "what", "ratio and its 95 % interval", "xskit against the peer", "target", ""):
         shown.add_column(heading)
-    verdicts = {True: "[green]met[/]", False: "[bold red]not met[/]", None: ""}
+    met = {True: "[green]met[/]", False: "[bold red]not met[/]", None: ""}
     for one in results:
-        shown.add_row(one.part, one.what, one.value, one.beside, one.target, verdicts[one.met])
+        shown.add_row(one.part, one.what, one.value, one.beside, one.target, met[one.met])
     return shown
 
 
@@ -121,21 +121,21 @@ def twin_library() -> ctypes.CDLL:
     return library
 
 
-def in_processes(mode: ModeName, size: int, cpu: int, processes: int) -> Paired:
+def in_processes(mode: BenchMode, size: int, cpu: int, processes: int) -> Paired:
     """The medians of so many processes: each has its memory and its code elsewhere, which moves a ratio by percents."""
     command = [sys.executable, __file__, "--cpu", str(cpu), "--one", mode, str(size)]
     pairs = [json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout) for _ in range(processes)]
     return Paired(*np.array(pairs).T)
 
 
-def in_this_process(mode: ModeName, size: int, cpu: int) -> list[float]:
+def in_this_process(mode: BenchMode, size: int, cpu: int) -> list[float]:
     """Medians of ns a packet: xskit's, the twin's."""
     with Bed() as bed, pinned(cpu):
         paired = against_twin(bed, mode, size, ROUNDS[mode])
     return [float(np.median(paired.ours)), float(np.median(paired.twin))]
 
 
-def against_twin(bed: Bed, mode: ModeName, size: int, rounds: int) -> Paired:
+def against_twin(bed: Bed, mode: BenchMode, size: int, rounds: int) -> Paired:
     """Both in turns, on one set of sockets."""
     twin = function(twin_library(), f"peer_{mode}", 2)
     case = Case(mode, packet_size=size, ring=RING, frames=2 * RING, frame_size=2048)
@@ -210,7 +210,7 @@ def check_books(end: End) -> None:
 # --- xdpsock --------------------------------------------------------------------------------------------------------
 
 
-def against_xdpsock(bed: Bed, mode: ModeName, size: int, cpu: int, rounds: int) -> Paired:
+def against_xdpsock(bed: Bed, mode: BenchMode, size: int, cpu: int, rounds: int) -> Paired:
     """Both in turns, under the same source."""
     case = Case(mode, packet_size=size, xdp="native")
     place = bed.place(case)

@@ -2,7 +2,7 @@
 
     benchmarks/record_noise.py [--sessions N] [--repeat N] [--duration S] [--mode M ...] FILE
 
-The file is what tests/pure/test_bench_verdicts.py judges the verdicts of `xskit bench compare` by: within noise for
+The file is what tests/pure/test_bench_conclusions.py judges `xskit bench compare` by: within noise for
 what is the same, worse for what was made 5 % slower. Record it anew on the machine that benchmarks are run on.
 """
 
@@ -17,9 +17,9 @@ from pathlib import Path
 
 from xskit.bench.metrics import OF_MODE
 from xskit.bench.session import measure
-from xskit.bench.settings import Case, Conditions, ModeName
+from xskit.bench.settings import BenchMode, Case, Conditions
 
-MODES: tuple[ModeName, ...] = ("txonly",)
+MODES: tuple[BenchMode, ...] = ("txonly",)
 """Where the CPU time of a packet is the kernel's: tens of thousands of packets a run, whatever else goes on."""
 
 
@@ -40,7 +40,7 @@ def main() -> int:
     return 0
 
 
-def one_session(mode: ModeName, options: argparse.Namespace) -> dict[str, dict[str, list[float]]]:
+def one_session(mode: BenchMode, options: argparse.Namespace) -> dict[str, dict[str, list[float]]]:
     """Two cases that are the same, run in turns: first and second, each metric -> one value a run."""
     case = Case(mode)
     measured = measure([case, case], Conditions(duration=options.duration, repeat=options.repeat))

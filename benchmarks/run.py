@@ -31,7 +31,7 @@ PARTS = {
     "memory": ("capacity",),
     "startup": ("startup",),
 }
-VERDICTS = {True: "[green]met[/]", False: "[bold red]not met[/]", None: "no verdict"}
+MET = {True: "[green]met[/]", False: "[bold red]not met[/]", None: "not judged"}
 
 
 def main() -> int:
@@ -77,8 +77,8 @@ def _table(results: list[Result]) -> Table:
     for before, result in zip([None, *results], results, strict=False):
         if before and before.part != result.part:
             table.add_section()
-        verdict = VERDICTS[result.met] if result.target else ""
-        table.add_row(result.part, result.what, result.value, result.beside, result.target, verdict)
+        met = MET[result.met] if result.target else ""
+        table.add_row(result.part, result.what, result.value, result.beside, result.target, met)
     return table
 
 

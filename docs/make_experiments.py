@@ -19,7 +19,7 @@ from page_parts import DOCS, write
 
 from xskit.bench.experiments import report
 from xskit.bench.experiments.catalogue import CATALOGUE
-from xskit.bench.experiments.experiment import Experiment, Result
+from xskit.bench.experiments.experiment import Experiment, ExperimentResult
 from xskit.vm.places import cache_root
 
 SCRIPT = "docs/make_experiments.py"
@@ -33,7 +33,7 @@ def published(one: Experiment) -> str:
     )
 
 
-def measured(one: Experiment, results: Sequence[Result]) -> str:
+def measured(one: Experiment, results: Sequence[ExperimentResult]) -> str:
     """All results in the same layout, and what of them can be held against what was published."""
     said = (
         f"`xskit experiment run {one.name}` prints this; what stands below was produced by the commands that are "
@@ -52,7 +52,7 @@ def measured(one: Experiment, results: Sequence[Result]) -> str:
     )
 
 
-def pictures(one: Experiment, results: Sequence[Result]) -> list[str]:
+def pictures(one: Experiment, results: Sequence[ExperimentResult]) -> list[str]:
     """Writes the plots below docs/images; how the page shows them."""
     shown: list[str] = []
     for result in results:

@@ -22,7 +22,7 @@ from pydantic.fields import FieldInfo
 
 import xskit
 from xskit import units
-from xskit.bpf.probe import Feature
+from xskit.bpf.probe import BpfFeature
 from xskit.cli.main import COMMANDS, application
 from xskit.emulator.portkinds import PORT_KINDS, PortKind
 from xskit.emulator.settings import DirectionSettings, EngineSettings, QueueSettings
@@ -142,7 +142,7 @@ def _default(field: FieldInfo) -> str:
 
 def features() -> str:
     """What `xskit version --verbose` tries."""
-    return table(("feature", "since Linux"), [(one.title, one.since) for one in (*Feature, *SocketFeature)])
+    return table(("feature", "since Linux"), [(one.title, one.since) for one in (*BpfFeature, *SocketFeature)])
 
 
 # -- ports ---------------------------------------------------------------------------------------------------------

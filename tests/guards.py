@@ -11,7 +11,7 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 
-from xskit.abi.bpf import SYSCALL_NUMBER, Command
+from xskit.abi.bpf import SYSCALL_NUMBER, BpfCommand
 
 PREFIX = "xk"  # of every name that xskit gives to something on the host
 NAMESPACES = Path("/run/netns")
@@ -75,21 +75,21 @@ def journals() -> set[str]:
 def programs() -> set[str]:
     """BPF programs of ours, wherever they are attached or pinned, and the links that attach them."""
     found = {}
-    for identifier in _identifiers(Command.PROG_GET_NEXT_ID):
+    for identifier in _identifiers(BpfCommand.PROG_GET_NEXT_ID):
         # struct bpf_prog_info: the name stands at offset 64
-        name = _info(Command.PROG_GET_FD_BY_ID, identifier)[64:80].rstrip(b"\0").decode(errors="replace")
+        name = _info(BpfCommand.PROG_GET_FD_BY_ID, identifier)[64:80].rstrip(b"\0").decode(errors="replace")
         if name.startswith(PREFIX):
             found[identifier] = f"BPF program {name} (id {identifier})"
     links = set()
-    for identifier in _identifiers(Command.LINK_GET_NEXT_ID):
+    for identifier in _identifiers(BpfCommand.LINK_GET_NEXT_ID):
         # struct bpf_link_info: type, id, prog_id
-        program = int.from_bytes(_info(Command.LINK_GET_FD_BY_ID, identifier)[8:12], "little")
+        program = int.from_bytes(_info(BpfCommand.LINK_GET_FD_BY_ID, identifier)[8:12], "little")
         if program in found:
             links.add(f"BPF link {identifier} of {found[program]}")
     return {*found.values(), *links}
 
 
-def _identifiers(command: Command) -> list[int]:
+def _identifiers(command: BpfCommand) -> list[int]:
     """All ids of a kind, by *_GET_NEXT_ID (needs CAP_SYS_ADMIN)."""
     identifiers = [0]
     with suppress(FileNotFoundError):
@@ -100,17 +100,17 @@ def _identifiers(command: Command) -> list[int]:
     return identifiers[1:]
 
 
-def _info(command: Command, identifier: int) -> bytes:
+def _info(command: BpfCommand, identifier: int) -> bytes:
     """bpf_prog_info or bpf_link_info of an object; zeros if it has gone meanwhile."""
     info = ctypes.create_string_buffer(256)
     with suppress(FileNotFoundError):
         fd = _bpf(command, bytearray(struct.pack("=III", identifier, 0, 0)))
         with closing(os.fdopen(fd, "rb", buffering=0)):
-            _bpf(Command.OBJ_GET_INFO_BY_FD, bytearray(struct.pack("=IIQ", fd, len(info), ctypes.addressof(info))))
+            _bpf(BpfCommand.OBJ_GET_INFO_BY_FD, bytearray(struct.pack("=IIQ", fd, len(info), ctypes.addressof(info))))
     return info.raw
 
 
-def _bpf(command: Command, attr: bytearray) -> int:
+def _bpf(command: BpfCommand, attr: bytearray) -> int:
     assert SYSCALL_NUMBER is not None
     address = (ctypes.c_char * len(attr)).from_buffer(attr)
     result = _libc.syscall(SYSCALL_NUMBER, int(command), address, len(attr))

@@ -125,7 +125,7 @@ def paired_turn(
 def check_books(line: Line) -> None:
     """What both bridges counted together must add up, and every packet must have had its stamp."""
     counters = line.direction.pipeline.counters
-    dropped = line.direction.statistics().dropped()
+    dropped = line.direction.reading().dropped()
     if counters.received != counters.sent + sum(packets for packets, _ in dropped) + counters.in_flight:
         raise SystemExit("bridge: the counters do not add up")
     if counters.unstamped or any(packets for cause, (packets, _) in enumerate(dropped) if cause > 1):

@@ -28,7 +28,7 @@ FRACTIONS = (0.5, 0.99, 0.999)
 
 def run_engine(line: Line, cpu: int, packets: int) -> np.ndarray[Any, Any]:
     """Let so many packets through; the counts of the lateness histogram that they added."""
-    before = line.direction.statistics().lateness()
+    before = line.direction.reading().lateness()
     counters = line.direction.pipeline.counters
     worker = WorkerThread([line.direction], cpu=cpu, spin=True)
     try:
@@ -40,7 +40,7 @@ def run_engine(line: Line, cpu: int, packets: int) -> np.ndarray[Any, Any]:
             time.sleep(0.1)
     finally:
         worker.close()
-    added: np.ndarray[Any, Any] = line.direction.statistics().lateness() - before
+    added: np.ndarray[Any, Any] = line.direction.reading().lateness() - before
     return added
 
 
@@ -67,7 +67,7 @@ def run(cpu: int, quick: bool) -> list[Result]:
     counts = measure(cpu, 12 if quick else 60)
     engine, clock = map(describe, counts)
     met = engine["p50"] < LIMIT_NS
-    verdict = None if disturbed(counts[1]) and not met else met
+    judged = None if disturbed(counts[1]) and not met else met
     return [
         Result(
             "lateness",
@@ -75,7 +75,7 @@ def run(cpu: int, quick: bool) -> list[Result]:
             f"{engine[name] / 1000:.2f} us",
             f"clock loop {clock[name] / 1000:.2f} us",
             "< 3 us" if name == "p50" else "",
-            verdict if name == "p50" else None,
+            judged if name == "p50" else None,
             {"engine_ns": engine[name], "clock_ns": clock[name]},
         )
         for name in engine

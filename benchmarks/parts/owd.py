@@ -14,7 +14,7 @@ import numpy as np
 
 from clockloop import busy
 from measure import Result, other_cpu, pinned
-from xskit.bpf.attach import Mode, attach, attach_tcx_egress
+from xskit.bpf.attach import XdpMode, attach, attach_tcx_egress
 from xskit.bpf.program import Program
 from xskit.bpf.stamps import STAMP_BYTES, arrival_stamp_program, egress_stamp_program
 from xskit.lab.lab import Lab
@@ -42,7 +42,7 @@ def measure(cpu: int, packets: int) -> np.ndarray:
                 left = attach_tcx_egress(leaving, look(a.interfaces[0]).index)
                 sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             with b.inside():
-                came = attach(coming, look(b.interfaces[0]).index, Mode.NATIVE)
+                came = attach(coming, look(b.interfaces[0]).index, XdpMode.NATIVE)
                 receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             with left, came, sender, receiver, pinned(other_cpu(cpu)):
                 sender.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)

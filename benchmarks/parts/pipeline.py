@@ -149,7 +149,7 @@ class Bench:
 
     def numbers(self) -> list[int]:
         """Everything that is counted, and the checksum of all departures."""
-        block = self.pipeline.statistics()._array(0, self.pipeline.statistics_bytes // 8)
+        block = self.pipeline.reading()._array(0, self.pipeline.reading_bytes // 8)
         # Records hold addresses of their own memory too: these differ, and say nothing.
         low, high = self.pipeline.block, self.pipeline.block + self.pipeline._arena.size
         foreign = {self.table.address, self.frames.address}
@@ -210,7 +210,7 @@ def check_equal(twin: Any) -> None:
     drive_pipeline(ours.address, 1000)
     twin(theirs.address, theirs.twin, 1000)
     numbers = ours.numbers(), theirs.numbers()
-    dropped = ours.pipeline.statistics().dropped()
+    dropped = ours.pipeline.reading().dropped()
     ours.close()
     theirs.close()
     if numbers[0] != numbers[1]:

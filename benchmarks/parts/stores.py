@@ -14,7 +14,7 @@ from twins import check_layout, function, load
 from xskit.engine import fifo, wheel
 from xskit.engine.fifo import Fifo, drop_head, fifo_at, first_time, head_packet, head_time
 from xskit.engine.frames import FrameStack, PacketTable
-from xskit.engine.packets import Counters, FramePool, Packet, give_frame, packet_line, pool_at, take_frame
+from xskit.engine.packets import Counters, DirectionPool, PacketLine, give_frame, packet_line, pool_at, take_frame
 from xskit.engine.random import Random, random_at, seed_stream, uniform
 from xskit.engine.sizes import ENTRY_BYTES, capacity_for
 from xskit.engine.wheel import Wheel, wheel_at
@@ -46,7 +46,7 @@ drive_at = record_at(Drive)
 
 
 @inlined
-def enter(pool: FramePool, table: int, time_ns: int) -> int:
+def enter(pool: DirectionPool, table: int, time_ns: int) -> int:
     """A packet comes in."""
     handle = take_frame(pool)
     packet = packet_line(table, handle)
@@ -56,7 +56,7 @@ def enter(pool: FramePool, table: int, time_ns: int) -> int:
 
 
 @inlined
-def leave(drive: Drive, pool: FramePool, table: int, handle: int, time_ns: int) -> None:
+def leave(drive: Drive, pool: DirectionPool, table: int, handle: int, time_ns: int) -> None:
     """A packet goes out."""
     drive.departed += 1
     spent_ns = time_ns - packet_line(table, handle).arrived_ns
@@ -174,7 +174,7 @@ def measure_store(kind: str, in_flight: int, rounds: int) -> Paired:
 def twin_library() -> ctypes.CDLL:
     """The C stores, checked against the engine's records."""
     library = load("stores")
-    check_layout(library, "store_sizes", (Packet, FramePool, Counters, Random, Fifo, Wheel, Drive))
+    check_layout(library, "store_sizes", (PacketLine, DirectionPool, Counters, Random, Fifo, Wheel, Drive))
     return library
 
 

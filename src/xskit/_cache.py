@@ -29,6 +29,7 @@ COMPILED = (
     "jit/*.py",
     "_cache.py",
     "memory.py",
+    "xsk/pool.py",
     "xsk/rings.py",
     "engine/**/*.py",
     "stages/**/*.py",

@@ -174,9 +174,9 @@ def test_results_are_compared(machine: Outer, tmp_path: Path) -> None:
     assert bench(machine, "compare", str(base), str(other), "--check", code=1) == text
 
     rows = list(csv.DictReader(bench(machine, "compare", str(base), str(other), "--format", "csv").splitlines()))
-    verdicts = {(row["case"], row["metric"]): row["verdict"] for row in rows}
-    assert verdicts["txonly, packet-size 64", "cpu_ns_per_packet"] == "worse"
-    assert verdicts["txonly, packet-size 64", "tx_pps"] == "within noise"
+    conclusions = {(row["case"], row["metric"]): row["conclusion"] for row in rows}
+    assert conclusions["txonly, packet-size 64", "cpu_ns_per_packet"] == "worse"
+    assert conclusions["txonly, packet-size 64", "tx_pps"] == "within noise"
     markdown = bench(machine, "compare", str(base), str(other), "--format", "markdown").splitlines()
     assert markdown[0].startswith("| case | metric | base.json | other.json |")
     assert {line.count("|") for line in markdown[:6]} == {8}

@@ -11,7 +11,7 @@ import numpy as np
 
 from xskit.engine.frames import PacketTable
 from xskit.engine.live import EgressLimits, Frames, LiveDirection, ReceiveEnd, TransmitEnd
-from xskit.engine.packets import LINE_SHIFT, NIL, Counters, DropCause, Owner, Packet
+from xskit.engine.packets import LINE_SHIFT, NIL, Counters, DropCause, PacketLine
 from xskit.engine.receive import INGRESS_BYTES
 from xskit.engine.records import Ingress
 from xskit.engine.stage import Stage
@@ -20,6 +20,7 @@ from xskit.memory import Arena, Region, array_at, record_view, size_of
 from xskit.stages.bottleneck import Bottleneck
 from xskit.stages.delay import Delay
 from xskit.stages.loss import Loss
+from xskit.xsk.pool import Owner
 from xskit.xsk.rings import NEED_WAKEUP, PACKET_CONTINUES, Ring
 
 FRAME_SHIFT = 11
@@ -225,21 +226,21 @@ class PlainEngine:
 
     @property
     def counters(self) -> Counters:
-        return self.direction.statistics().counters
+        return self.direction.reading().counters
 
     def dropped(self, cause: DropCause) -> int:
-        return self.direction.statistics().dropped()[cause][0]
+        return self.direction.reading().dropped()[cause][0]
 
-    def line(self, frame: int) -> Packet:
-        return record_view(Packet, self.table.address + (frame << LINE_SHIFT))
+    def line(self, frame: int) -> PacketLine:
+        return record_view(PacketLine, self.table.address + (frame << LINE_SHIFT))
 
     def check(self) -> None:
         """Conservation, and every frame in exactly one place."""
-        statistics = self.direction.statistics()
-        counters, drops = statistics.counters, statistics.dropped()
+        reading = self.direction.reading()
+        counters, drops = reading.counters, reading.dropped()
         assert counters.received == counters.sent + sum(packets for packets, _ in drops) + counters.in_flight
         assert counters.received_bytes == counters.sent_bytes + sum(n for _, n in drops) + counters.in_flight_bytes
-        assert counters.in_flight == statistics.held() + self.direction.outstanding()
+        assert counters.in_flight == reading.held() + self.direction.outstanding()
         assert self.direction.pool.view.violations == 0
         if self._visible:
             self._take_census()

@@ -42,13 +42,13 @@ def pipeline(
 
 def check_conservation(made: VirtualPipeline) -> None:
     """received + duplicated + injected = sent + dropped + in flight, and in flight is what is found in the stores."""
-    statistics = made.pipeline.statistics()
-    counters, dropped = statistics.counters, statistics.dropped()
+    reading = made.pipeline.reading()
+    counters, dropped = reading.counters, reading.dropped()
     came = counters.received + counters.duplicated + counters.injected
     assert came == counters.sent + sum(packets for packets, _ in dropped) + counters.in_flight
     came_bytes = counters.received_bytes + counters.duplicated_bytes + counters.injected_bytes
     assert came_bytes == counters.sent_bytes + sum(count for _, count in dropped) + counters.in_flight_bytes
-    assert counters.in_flight == statistics.held() == made.pool.view.capacity - made.pool.view.count
+    assert counters.in_flight == reading.held() == made.pool.view.capacity - made.pool.view.count
     assert counters.in_flight_frames == counters.in_flight
     assert counters.in_flight_bytes == held_bytes(made)
     assert made.pool.view.violations == 0
@@ -56,14 +56,14 @@ def check_conservation(made: VirtualPipeline) -> None:
 
 def held_bytes(made: VirtualPipeline) -> int:
     """Bytes in the stages that hold packets; the exit is empty after a run."""
-    statistics = made.pipeline.statistics()
+    reading = made.pipeline.reading()
     holding = [n for n, kind in enumerate(made.pipeline.kinds) if kind.holding]
-    return sum(statistics.stage_state(n).bytes for n in holding)
+    return sum(reading.stage_state(n).bytes for n in holding)
 
 
 def dropped(made: VirtualPipeline, cause: DropCause) -> int:
     """Packets dropped by a cause."""
-    return made.pipeline.statistics().dropped()[cause][0]
+    return made.pipeline.reading().dropped()[cause][0]
 
 
 def play(

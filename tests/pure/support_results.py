@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xskit.bench.machine import describe_machine
 from xskit.bench.metrics import OF_MODE, Sample
-from xskit.bench.results import ModeInUse, Outcome, Run, Session
+from xskit.bench.results import BindModeInUse, CaseResult, Run, Session
 from xskit.bench.settings import Case
 
 
@@ -42,6 +42,8 @@ def made_session(*cases: Case, factor: float = 1.0) -> Session:
         values = dict.fromkeys(OF_MODE[case.mode], 100.0 * factor)
         runs = [made_run(number, {name: value + number for name, value in values.items()}) for number in range(8)]
         outcomes.append(
-            Outcome(case, ModeInUse("native", False, False, 2048, ["why"]), [{"name": "xk0", "rx_queues": 1}], runs)
+            CaseResult(
+                case, BindModeInUse("native", False, False, 2048, ["why"]), [{"name": "xk0", "rx_queues": 1}], runs
+            )
         )
     return Session(describe_machine(), ["xskit", "bench"], {"repeat": 8}, "2026-01-01", outcomes, 1.5)

@@ -58,8 +58,8 @@ def test_equal_cases_are_compared_and_others_left_out() -> None:
     second = made_session(Case("txonly"), Case("loss"), factor=2)
     found = sessions(first, second)
     assert {row.case for row in found.rows} == {"txonly"}
-    verdicts = {row.metric: row.difference.verdict for row in found.rows}
-    assert verdicts == {"cpu_ns_per_packet": "worse", "tx_pps": "better"}
+    conclusions = {row.metric: row.difference.conclusion for row in found.rows}
+    assert conclusions == {"cpu_ns_per_packet": "worse", "tx_pps": "better"}
     assert found.worse
     assert found.machines == []
     assert found.remarks == [
@@ -71,7 +71,7 @@ def test_equal_cases_are_compared_and_others_left_out() -> None:
 def test_cases_that_differ_are_compared_in_order_and_it_is_said() -> None:
     found = sessions(made_session(Case("rxdrop")), made_session(Case("rxdrop", frame_size=2048)))
     assert found.remarks == ["rxdrop: the cases differ in frame-size (4096 -> 2048)"]
-    assert {row.difference.verdict for row in found.rows} == {"within noise"}
+    assert {row.difference.conclusion for row in found.rows} == {"within noise"}
 
 
 def test_cases_of_one_mode_are_found_whatever_stands_before_them() -> None:
@@ -91,7 +91,7 @@ def test_losses_where_there_were_none_are_worse() -> None:
             run.metrics["loss"] = loss
     found = sessions(first, second)
     assert found.worse
-    assert [row.metric for row in found.rows if row.difference.verdict == "worse"] == ["loss"]
+    assert [row.metric for row in found.rows if row.difference.conclusion == "worse"] == ["loss"]
     mail, table = as_mail(found), as_markdown(found)
     assert re.search(r"lost +0\.000 % +3\.000 % +from 0\n +worse \(8 and 8 runs\)", mail)
     assert "| loss | lost | 0.000 % | 3.000 % | from 0 |  | **worse** |" in table
@@ -106,7 +106,7 @@ def test_what_no_longer_comes_is_worse() -> None:
     for run in second.outcomes[0].runs:
         run.metrics["rx_pps"] = 0.0
     (row,) = [row for row in sessions(first, second).rows if row.metric == "rx_pps"]
-    assert (row.difference.percent, row.difference.verdict) == (-100.0, "worse")
+    assert (row.difference.percent, row.difference.conclusion) == (-100.0, "worse")
 
 
 def test_other_conditions_are_told() -> None:

@@ -16,7 +16,7 @@ from tests.pure.support_results import made_session
 from xskit.bench.compare import across, sessions
 from xskit.bench.compare_text import as_csv, as_dict, as_mail, as_markdown
 from xskit.bench.counted import middle_half
-from xskit.bench.guest import COUNTED, COUNTED_VARIABLE, EMULATED_VARIABLE, RATIO, VIRTUAL
+from xskit.bench.in_guest import COUNTED, COUNTED_VARIABLE, EMULATED_VARIABLE, RATIO, VIRTUAL
 from xskit.bench.merge import GuestSession, merged
 from xskit.bench.metrics import COUNTED_OF_MODE
 from xskit.bench.page import render
@@ -31,9 +31,9 @@ from xskit.errors import UsageError
 from xskit.vm.accel import Accelerator
 from xskit.vm.devices import model
 from xskit.vm.errors import GuestError
-from xskit.vm.guest import Outcome
-from xskit.vm.machine import Machine, nic_arguments
-from xskit.vm.session import Request, Result, _environment
+from xskit.vm.guest import CompletedCommand
+from xskit.vm.hardware import GuestHardware, nic_arguments
+from xskit.vm.session import GuestResult, Request, _environment
 
 COSTS = {"6.1": 5000.0, "7.3": 4000.0}
 
@@ -167,7 +167,7 @@ def test_all_queues_of_a_guest_s_nic_are_for_the_guest_to_count() -> None:
 
 @pytest.mark.parametrize(("code", "kind"), [(2, UsageError), (1, GuestError)])
 def test_what_fails_in_a_guest_is_told_with_its_remedy(code: int, kind: type) -> None:
-    ended = Result(Outcome(code, "6.1.0", 1.0, 2.0), Accelerator(False, "asked for"), Machine(), ())
+    ended = GuestResult(CompletedCommand(code, "6.1.0", 1.0, 2.0), Accelerator(False, "asked for"), GuestHardware(), ())
     error = _failure(ended, "\nxskit: the driver of eth0 has no zero copy\ntry: --mode native\n")
     assert type(error) is kind
     assert (error.cause, error.remedy) == ("under Linux 6.1.0: the driver of eth0 has no zero copy", "--mode native")
@@ -182,9 +182,9 @@ def test_a_guest_is_told_what_its_clock_is_worth() -> None:
 
 
 def test_devices_work_at_once_where_instructions_are_counted() -> None:
-    machine = Machine(model=model("virtio-net"), cpus=1)
-    assert "tx" not in nic_arguments(machine, 0)
-    assert nic_arguments(replace(machine, count_instructions=True), 0)["tx"] == "timer"
+    hardware = GuestHardware(model=model("virtio-net"), cpus=1)
+    assert "tx" not in nic_arguments(hardware, 0)
+    assert nic_arguments(replace(hardware, count_instructions=True), 0)["tx"] == "timer"
 
 
 # --- merged sessions --------------------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def test_kernels_are_compared_and_bytes_copied_stand_apart() -> None:
     found = across(two_kernels(), "kernel")
     costs = [row.difference for row in found.rows if row.metric == "instructions_per_packet"]
     assert [round(one.ratio, 3) for one in costs] == [0.8, 0.8]
-    assert {one.verdict for one in costs} == {"better"}
+    assert {one.conclusion for one in costs} == {"better"}
     assert not any(one.paired for one in costs)  # each guest ran for itself
     assert "txonly, packet-size 64, kernel 7.3: bytes copied of a packet: 60 -> 0" in found.remarks
     text = as_mail(found)

@@ -11,13 +11,13 @@ import pytest
 
 from tests.pure.support_results import made_session, samples
 from xskit.bench import svg
+from xskit.bench.inference import spread
 from xskit.bench.interrupts import Interrupts
 from xskit.bench.metrics import METRICS, OF_MODE, Sample, rates, steady_from
 from xskit.bench.packet import PacketSpec
 from xskit.bench.page import render
 from xskit.bench.programs import echo_program, live_program, sink_program, sockets_program
 from xskit.bench.settings import MODES, Case, Conditions, distinguishing, sweep
-from xskit.bench.statistics import spread
 from xskit.bench.words import case_words, figure, interval
 from xskit.errors import UsageError
 from xskit.xsk.headers import checksum, transport_checksum_holds

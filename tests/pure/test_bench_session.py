@@ -11,7 +11,7 @@ import pytest
 
 from tests.pure.support_results import made_run
 from xskit.bench import session as module
-from xskit.bench.results import ModeInUse, Session
+from xskit.bench.results import BindModeInUse, Session
 from xskit.bench.session import measure
 from xskit.bench.settings import Case, Conditions
 from xskit.bench.table import remarks
@@ -42,7 +42,7 @@ def doing(monkeypatch: pytest.MonkeyPatch) -> Doing:
 
     def set_up(metrics: Callable[[Case, int], dict[str, float]]) -> None:
         def do(case: Case, place: Any, conditions: Any, repeat: int, observe: Any) -> tuple[Any, Any]:
-            mode = ModeInUse("native", False, False, None)
+            mode = BindModeInUse("native", False, False, None)
             return made_run(repeat, metrics(case, repeat)), SimpleNamespace(mode=mode, interrupted=False)
 
         monkeypatch.setattr(module, "Bed", NoBed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from xskit.bpf.netlink import Interface, parse_interface
+from xskit.bpf.netlink import AttachTarget, parse_interface
 
 
 def attribute(kind, payload):
@@ -27,7 +27,7 @@ def test_a_veth_with_a_native_program():
         attribute(18, attribute(1, b"veth\0")),
         attribute(43, attribute(2, b"\1") + attribute(4, struct.pack("=I", 12)) + attribute(5, struct.pack("=I", 12))),
     )
-    assert parse_interface(message) == Interface(
+    assert parse_interface(message) == AttachTarget(
         name="va", kind="veth", mtu_bytes=1500, peer_ifindex=8, programs=(("native", 12),)
     )
 
@@ -38,7 +38,7 @@ def test_a_peer_in_another_namespace_is_not_ours_to_name():
 
 
 def test_a_plain_device_without_program():
-    assert parse_interface(new_link(NAME, MTU)) == Interface("va", None, 1500, None, ())
+    assert parse_interface(new_link(NAME, MTU)) == AttachTarget("va", None, 1500, None, ())
 
 
 def test_generic_and_offloaded_programs_at_once():

@@ -10,12 +10,12 @@ import sys
 
 import pytest
 
-from xskit.abi.bpf import AttachType, Command, MapType, ProgramType, UpdateFlag
+from xskit.abi.bpf import AttachType, BpfCommand, MapType, ProgramType, UpdateFlag
 from xskit.bpf import syscall
 from xskit.bpf.asm import R0, R1, R2, U32, Assembler
 from xskit.bpf.errors import BpfError, VerifierError
 from xskit.bpf.map import Map, MapSpec, possible_cpus
-from xskit.bpf.probe import Feature, available, probe
+from xskit.bpf.probe import BpfFeature, available, probe
 from xskit.bpf.program import Program, ProgramSpec
 from xskit.errors import PrivilegeError, UsageError
 
@@ -62,7 +62,7 @@ def test_map_create_is_the_struct_of_the_header(new_fd):
     with syscall.replaced(kernel), Map.create(MapSpec("routes/v4 and more", MapType.LPM_TRIE, 8, 4, 100)):
         pass
     name = b"routes_v4_and_m\0"
-    assert kernel.calls == [(Command.MAP_CREATE, struct.pack("=7I", 11, 8, 4, 100, 1, 0, 0) + name)]
+    assert kernel.calls == [(BpfCommand.MAP_CREATE, struct.pack("=7I", 11, 8, 4, 100, 1, 0, 0) + name)]
 
 
 def test_keys_and_values_reach_the_kernel(new_fd):
@@ -125,7 +125,7 @@ def test_keys_of_the_wrong_size_do_not_reach_the_kernel(new_fd, key, message):
     with syscall.replaced(kernel), Map.create(TABLE) as table, pytest.raises(UsageError) as caught:
         table.get(key)
     assert caught.value.cause == message
-    assert [command for command, _ in kernel.calls] == [Command.MAP_CREATE]
+    assert [command for command, _ in kernel.calls] == [BpfCommand.MAP_CREATE]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_program_is_loaded_without_asking_for_a_log(new_fd):
         assert program.spec.frags
     assert seen == [(bytes.fromhex("b700000002000000 9500000000000000"), b"Dual MIT/GPL\0")]
     ((command, attr),) = kernel.calls
-    assert command is Command.PROG_LOAD
+    assert command is BpfCommand.PROG_LOAD
     assert attr[:8] == struct.pack("=II", ProgramType.XDP, 2)
     assert attr[24:40] == bytes(16)  # no log
     assert attr[40:] == struct.pack("=II16sII", 0, 1 << 5, b"a_program_with_", 0, AttachType.XDP)
@@ -310,8 +310,8 @@ def fresh_probe():
 def test_features_are_tried_once(new_fd):
     kernel = FakeKernel(PROG_LOAD=new_fd)
     with syscall.replaced(kernel):
-        assert available(Feature.XDP_FRAGS)
-        assert available(Feature.XDP_FRAGS)
+        assert available(BpfFeature.XDP_FRAGS)
+        assert available(BpfFeature.XDP_FRAGS)
     assert len(kernel.calls) == 1
 
 
@@ -319,12 +319,12 @@ def test_features_are_tried_once(new_fd):
 @pytest.mark.parametrize(
     ("feature", "kernel", "there"),
     [
-        (Feature.LINK, FakeKernel(LINK_CREATE=fails(errno.EBADF)), True),
-        (Feature.LINK, FakeKernel(LINK_CREATE=fails(errno.EINVAL)), False),
-        (Feature.LINK, FakeKernel(LINK_CREATE=fails(errno.EPERM)), None),
-        (Feature.XDP_FRAGS, FakeKernel(PROG_LOAD=fails(errno.EINVAL)), False),
-        (Feature.XSKMAP, FakeKernel(MAP_CREATE=fails(errno.EPERM)), None),
-        (Feature.LPM_TRIE, FakeKernel(MAP_CREATE=fails(errno.EINVAL)), False),
+        (BpfFeature.LINK, FakeKernel(LINK_CREATE=fails(errno.EBADF)), True),
+        (BpfFeature.LINK, FakeKernel(LINK_CREATE=fails(errno.EINVAL)), False),
+        (BpfFeature.LINK, FakeKernel(LINK_CREATE=fails(errno.EPERM)), None),
+        (BpfFeature.XDP_FRAGS, FakeKernel(PROG_LOAD=fails(errno.EINVAL)), False),
+        (BpfFeature.XSKMAP, FakeKernel(MAP_CREATE=fails(errno.EPERM)), None),
+        (BpfFeature.LPM_TRIE, FakeKernel(MAP_CREATE=fails(errno.EINVAL)), False),
     ],
 )
 def test_probing_tells_missing_from_forbidden(feature, kernel, there):
@@ -339,7 +339,7 @@ def test_probing_tells_missing_from_forbidden(feature, kernel, there):
 def test_tcx_is_told_by_the_errno_for_a_missing_interface(new_fd, number, there):
     kernel = FakeKernel(PROG_LOAD=new_fd, LINK_CREATE=fails(number))
     with syscall.replaced(kernel):
-        assert available(Feature.TCX) is there
+        assert available(BpfFeature.TCX) is there
 
 
 def test_specs_are_pure_data():

@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from xskit.cli import demo as module
-from xskit.cli.demo import Outcome, Row, _too_busy
+from xskit.cli.demo import DemoRow, Measurements, _too_busy
 from xskit.emulator.mistakes import SettingsError
 from xskit.emulator.report import Report
 from xskit.emulator.report_data import DirectionReport, LinkReport, WorkerReport
@@ -60,7 +60,9 @@ def outcome(monkeypatch):
     @contextmanager
     def told(within, others, **facts):
         monkeypatch.setattr(
-            module, "_run", lambda console, **_: (Outcome([Row("owd", "20ms", "25ms", within=within)]), report(**facts))
+            module,
+            "_run",
+            lambda console, **_: (Measurements([DemoRow("owd", "20ms", "25ms", within=within)]), report(**facts)),
         )
         monkeypatch.setattr("xskit.bench.others.OtherPrograms.cpus", lambda self: others)
         yield

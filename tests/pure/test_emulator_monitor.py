@@ -18,86 +18,86 @@ SETTINGS = read(DirectionSettings, {"owd": "2ms", "rate": "10Mbit", "queue": "5p
 
 
 @pytest.fixture
-def statistics():
+def reading():
     """A copy of the numbers of a pipeline with packets in the bottleneck and in the delay, and drops of two causes."""
     with VirtualPipeline(SETTINGS.stages(), packets=256, seed=3) as virtual:
         virtual.run([(10_000 * n, 1000) for n in range(1000)], 10_000_000)
         pipeline = virtual.pipeline
-        copy = array_at(pipeline.block, pipeline.statistics_bytes, np.uint8).copy()
-        yield pipeline.statistics(copy)
+        copy = array_at(pipeline.block, pipeline.reading_bytes, np.uint8).copy()
+        yield pipeline.reading(copy)
 
 
-def exit_of(statistics):
-    return record_view(Fifo, statistics._address + statistics._pipeline.exits_offset)
+def exit_of(reading):
+    return record_view(Fifo, reading._address + reading._pipeline.exits_offset)
 
 
-def drops_of(statistics):
-    return array_at(statistics._address + statistics._pipeline._drops_offset, 32, np.int64)
+def drops_of(reading):
+    return array_at(reading._address + reading._pipeline._drops_offset, 32, np.int64)
 
 
-def test_books_that_balance(statistics):
-    counters = statistics.counters
-    assert min(statistics.stage_state(1).packets, statistics.stage_state(2).packets, counters.sent) > 0
-    assert statistics.dropped()[DropCause.LOSS][0] > 0
-    assert statistics.dropped()[DropCause.QUEUE_FULL][0] > 0
-    assert balance(statistics, 0) == []
+def test_books_that_balance(reading):
+    counters = reading.counters
+    assert min(reading.stage_state(1).packets, reading.stage_state(2).packets, counters.sent) > 0
+    assert reading.dropped()[DropCause.LOSS][0] > 0
+    assert reading.dropped()[DropCause.QUEUE_FULL][0] > 0
+    assert balance(reading, 0) == []
 
 
 @pytest.mark.parametrize("field", ["received", "duplicated", "injected", "sent"])
 @pytest.mark.parametrize("by", [1, -1])
-def test_a_packet_too_many_or_too_few(statistics, field, by):
-    counters = statistics.counters
+def test_a_packet_too_many_or_too_few(reading, field, by):
+    counters = reading.counters
     came, went = counters.received, counters.received
     setattr(counters, field, getattr(counters, field) + by)
     came += by * (field != "sent")
     went += by * (field == "sent")
-    assert balance(statistics, 0) == [f"{came} packets came, {went} are accounted for"]
+    assert balance(reading, 0) == [f"{came} packets came, {went} are accounted for"]
 
 
 @pytest.mark.parametrize("field", ["received_bytes", "duplicated_bytes", "injected_bytes", "sent_bytes"])
-def test_a_byte_too_many(statistics, field):
-    counters = statistics.counters
+def test_a_byte_too_many(reading, field):
+    counters = reading.counters
     total = counters.received_bytes
     setattr(counters, field, getattr(counters, field) + 1)
     came, went = (total, total + 1) if field == "sent_bytes" else (total + 1, total)
-    assert balance(statistics, 0) == [f"{came} bytes came, {went} are accounted for"]
+    assert balance(reading, 0) == [f"{came} bytes came, {went} are accounted for"]
 
 
-def test_a_packet_counted_in_flight_that_is_nowhere(statistics):
-    counters = statistics.counters
+def test_a_packet_counted_in_flight_that_is_nowhere(reading):
+    counters = reading.counters
     held = counters.in_flight
     counters.in_flight += 1
     counters.received += 1
-    assert balance(statistics, 0) == [f"{held + 1} packets are counted as in flight, {held} were found"]
+    assert balance(reading, 0) == [f"{held + 1} packets are counted as in flight, {held} were found"]
 
 
-def test_bytes_in_flight_are_checked(statistics):
-    total = statistics.counters.received_bytes
-    statistics.counters.in_flight_bytes -= 1000
-    assert balance(statistics, 0) == [f"{total} bytes came, {total - 1000} are accounted for"]
+def test_bytes_in_flight_are_checked(reading):
+    total = reading.counters.received_bytes
+    reading.counters.in_flight_bytes -= 1000
+    assert balance(reading, 0) == [f"{total} bytes came, {total - 1000} are accounted for"]
 
 
 @pytest.mark.parametrize("cause", [DropCause.LOSS, DropCause.TX_REFUSED, 15])
-def test_drops_of_every_cause_are_counted(statistics, cause):
-    received = statistics.counters.received
-    drops_of(statistics)[2 * cause] += 1
-    assert balance(statistics, 0) == [f"{received} packets came, {received + 1} are accounted for"]
+def test_drops_of_every_cause_are_counted(reading, cause):
+    received = reading.counters.received
+    drops_of(reading)[2 * cause] += 1
+    assert balance(reading, 0) == [f"{received} packets came, {received + 1} are accounted for"]
 
 
 @pytest.mark.parametrize("stage", [1, 2])
-def test_a_store_that_lost_a_packet(statistics, stage):
-    held = statistics.counters.in_flight
-    statistics.stage_state(stage).packets -= 1
-    assert balance(statistics, 0) == [f"{held} packets are counted as in flight, {held - 1} were found"]
+def test_a_store_that_lost_a_packet(reading, stage):
+    held = reading.counters.in_flight
+    reading.stage_state(stage).packets -= 1
+    assert balance(reading, 0) == [f"{held} packets are counted as in flight, {held - 1} were found"]
 
 
-def test_what_waits_in_the_exit_and_for_completion_is_found(statistics):
-    held = statistics.counters.in_flight
-    exit_of(statistics).tail += 1
-    assert balance(statistics, 1) == [f"{held} packets are counted as in flight, {held + 2} were found"]
-    statistics.counters.in_flight += 2
-    statistics.counters.received += 2
-    assert balance(statistics, 1) == []
+def test_what_waits_in_the_exit_and_for_completion_is_found(reading):
+    held = reading.counters.in_flight
+    exit_of(reading).tail += 1
+    assert balance(reading, 1) == [f"{held} packets are counted as in flight, {held + 2} were found"]
+    reading.counters.in_flight += 2
+    reading.counters.received += 2
+    assert balance(reading, 1) == []
 
 
 class FakeWorker:
@@ -107,34 +107,34 @@ class FakeWorker:
         self.failure = None
 
 
-def snapshot(statistics, outstanding=0, whole=True, stuck_ns=0):
-    return SimpleNamespace(statistics=[statistics], outstanding=[outstanding], stuck_ns=[stuck_ns], whole=whole)
+def snapshot(reading, outstanding=0, whole=True, stuck_ns=0):
+    return SimpleNamespace(readings=[reading], outstanding=[outstanding], stuck_ns=[stuck_ns], whole=whole)
 
 
-def test_the_monitor_counts_imbalances_and_keeps_the_sentence(statistics):
+def test_the_monitor_counts_imbalances_and_keeps_the_sentence(reading):
     seen = []
     monitor = Monitor([FakeWorker([SimpleNamespace(name="wan forward")])], seen.append, lambda: None)
-    monitor.check([snapshot(statistics)])
+    monitor.check([snapshot(reading)])
     assert (monitor.imbalances, monitor.sentences) == (0, [])
-    monitor.check([snapshot(statistics, outstanding=1)])
-    held = statistics.counters.in_flight
+    monitor.check([snapshot(reading, outstanding=1)])
+    held = reading.counters.in_flight
     assert monitor.imbalances == 1
     assert monitor.sentences == [f"wan forward: {held} packets are counted as in flight, {held + 1} were found"]
     assert len(seen) == 2
 
 
-def test_numbers_of_several_moments_are_not_balanced(statistics):
+def test_numbers_of_several_moments_are_not_balanced(reading):
     monitor = Monitor([FakeWorker([SimpleNamespace(name="wan forward")])], lambda _: None, lambda: None)
-    monitor.check([snapshot(statistics, outstanding=1, whole=False)])
+    monitor.check([snapshot(reading, outstanding=1, whole=False)])
     assert monitor.imbalances == 0
 
 
-def test_a_driver_that_stops_completing_is_told_with_the_longest_time(statistics):
+def test_a_driver_that_stops_completing_is_told_with_the_longest_time(reading):
     monitor = Monitor([FakeWorker([SimpleNamespace(name="wan forward")])], lambda _: None, lambda: None)
-    monitor.check([snapshot(statistics, stuck_ns=STUCK_NS)])
+    monitor.check([snapshot(reading, stuck_ns=STUCK_NS)])
     assert monitor.stuck() == [], "a hiccup"
     for seconds in (2, 7, 3, 0):
-        monitor.check([snapshot(statistics, stuck_ns=seconds * STUCK_NS)])
+        monitor.check([snapshot(reading, stuck_ns=seconds * STUCK_NS)])
     assert monitor.stuck() == ["wan forward: the driver completed nothing for 7.0 s though packets lay in TX"]
 
 
@@ -149,7 +149,7 @@ def test_a_driver_that_stops_completing_is_told_with_the_longest_time(statistics
 def test_a_run_that_cannot_go_on(running, why, missing, sentence):
     worker = FakeWorker([])
     worker.running, worker.failure = running, why
-    worker.snapshot = lambda: SimpleNamespace(statistics=[], outstanding=[], stuck_ns=[], whole=True)
+    worker.snapshot = lambda: SimpleNamespace(readings=[], outstanding=[], stuck_ns=[], whole=True)
     monitor = Monitor([worker], lambda _: None, lambda: missing)
     monitor.start()
     assert monitor.wait(60)

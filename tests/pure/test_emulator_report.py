@@ -38,9 +38,7 @@ def direction(name, settings, *, packets=0, length=1000, late_ns=(), inside_ns=(
             for value in values:
                 counts[bisect.bisect_right(BUCKET_STARTS, value) - 1] += 1
         since = since or SimpleNamespace(since_lost=0, since_received=0, updates=0, owd_base_ns=0)
-        return direction_report(
-            name, settings.asked(), virtual.pipeline.statistics(), since, virtual.pipeline.kinds, None
-        )
+        return direction_report(name, settings.asked(), virtual.pipeline.reading(), since, virtual.pipeline.kinds, None)
 
 
 def report(**changes):

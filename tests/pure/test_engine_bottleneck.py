@@ -75,7 +75,7 @@ def test_scaling_is_exact(value: int, numerator: int, denominator: int) -> None:
 def test_an_idle_bottleneck_begins_at_once() -> None:
     with pipeline(one(10**6).stages) as made:
         left = play(made, [(0, 125), (10 * MS, 125), (10 * MS, 125)])
-        state = made.pipeline.statistics().stage_state(1)
+        state = made.pipeline.reading().stage_state(1)
         assert [packet.time_ns for packet in left] == [MS, 11 * MS, 12 * MS]
         assert (state.idle_starts, state.busy_ns, state.peak_packets, state.peak_bytes) == (2, 3 * MS, 2, 250)
 
@@ -108,7 +108,7 @@ def kept_of_a_burst(settings: Settings, lengths: list[int]) -> list[int]:
     with pipeline(settings.stages, packets=len(lengths)) as made:
         left = play(made, [(0, length) for length in lengths])
         assert dropped(made, DropCause.QUEUE_FULL) == len(lengths) - len(left)
-        assert made.pipeline.statistics().stage_state(1).dropped == len(lengths) - len(left)
+        assert made.pipeline.reading().stage_state(1).dropped == len(lengths) - len(left)
     return [packet.number for packet in left]
 
 

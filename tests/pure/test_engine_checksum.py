@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.pure.support_checksums import ICMP, PLACE, TCP, UDP, Spec, internet_sum
 from tests.pure.support_engine import finish_call
-from xskit.engine.packets import LINE_SHIFT, NIL, Packet
+from xskit.engine.packets import LINE_SHIFT, NIL, PacketLine
 from xskit.memory import Region, record_view
 
 FRAME_BYTES = 2048
@@ -31,7 +31,7 @@ def finish(data: bytes, spans: Sequence[int] = ()) -> tuple[int, bytes]:
         for frame, piece in enumerate(pieces):
             start = frame * FRAME_BYTES
             window[start : start + len(piece)] = list(piece)
-            line = record_view(Packet, table.address + (frame << LINE_SHIFT))
+            line = record_view(PacketLine, table.address + (frame << LINE_SHIFT))
             line.address, line.span = memory.address + start, len(piece)
             line.length, line.frames = sum(map(len, pieces)), len(pieces)
             line.fragment = frame + 1 if frame + 1 < len(pieces) else NIL

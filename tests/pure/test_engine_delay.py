@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.pure.reference import Settings
 from tests.pure.support_engine import MANY
 from tests.pure.support_pipeline import LENGTHS, MS, arrivals, dropped, pipeline, play
-from xskit.emulator.statistics import binomial_interval
+from xskit.emulator.intervals import binomial_interval
 from xskit.engine.packets import DropCause
 from xskit.engine.stage import Stage
 from xskit.engine.wheel import ticks_for
@@ -44,7 +44,7 @@ def test_as_many_are_lost_as_asked(probability: float) -> None:
     with pipeline([Loss(probability)], seed=1) as made:
         left = play(made, spaced(MANY, 100))
         lost = dropped(made, DropCause.LOSS)
-        state = made.pipeline.statistics().stage_state(0)
+        state = made.pipeline.reading().stage_state(0)
         assert (state.passed, state.dropped) == (MANY - lost, lost)
         assert len(left) == MANY - lost
     low, high = binomial_interval(lost, MANY, 1 - LEVEL)

@@ -42,7 +42,7 @@ def test_everything_is_as_in_the_reference(kinds: st.SearchStrategy[Settings], d
     expected = reference.run(traffic, changes)
     with pipeline(start.stages, seed=seed) as made:
         assert play(made, traffic, changes, data.draw(stops(traffic))) == expected
-        assert made.pipeline.statistics().counters.updates == len(changes)
+        assert made.pipeline.reading().counters.updates == len(changes)
         for cause in (DropCause.LOSS, DropCause.QUEUE_FULL):
             assert dropped(made, cause) == [why for _, why in reference.drops].count(cause)
 
@@ -71,7 +71,7 @@ def test_departures_do_not_depend_on_how_packets_are_batched(chain: str, data: s
     for where in ([], data.draw(stops(traffic)), [(time_ns, True) for time_ns, _ in traffic]):
         with pipeline(start) as made:
             staged = [(time_ns, _Chain(stages)) for time_ns, stages in changes]
-            runs.append((play(made, traffic, staged, where), made.pipeline.statistics().dropped()))
+            runs.append((play(made, traffic, staged, where), made.pipeline.reading().dropped()))
     assert runs[0] == runs[1] == runs[2]
 
 

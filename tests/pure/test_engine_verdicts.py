@@ -11,7 +11,7 @@ import pytest
 from tests.pure import support_verdicts as stages
 from xskit.engine.fifo import Fifo
 from xskit.engine.frames import FrameStack, PacketTable
-from xskit.engine.packets import NIL, DropCause, Packet
+from xskit.engine.packets import HELD, NIL, DropCause, PacketLine
 from xskit.engine.pipeline import Pipeline
 from xskit.engine.records import ARRIVAL_BYTES
 from xskit.engine.stage import Capacity
@@ -73,7 +73,7 @@ class Bench:
         for frame in frames:
             self.pool.view.count -= 1
             handle = int(array_at(self.pool.view.frames, FRAMES, np.uint32)[self.pool.view.count])
-            array_at(self.table.owners_address, FRAMES, np.uint8)[handle] = 2
+            array_at(self.table.owners_address, FRAMES, np.uint8)[handle] = HELD
             address = self.memory.address + (handle << FRAME_SHIFT) + 256
             array_at(address, len(frame), np.uint8)[:] = np.frombuffer(frame, np.uint8)
             line = self.line(handle)
@@ -88,8 +88,8 @@ class Bench:
                 array_at(batch.address, 3, np.int64)[:] = (counters.received, handle, len(frame))
                 run(self.pipeline.run, self.pipeline.block, batch.address, 1, counters.received)
 
-    def line(self, handle: int) -> Packet:
-        return record_view(Packet, self.table.address + 64 * handle)
+    def line(self, handle: int) -> PacketLine:
+        return record_view(PacketLine, self.table.address + 64 * handle)
 
     def left(self, number: int = 0) -> list[bytes]:
         """The frames in an exit, in order."""
@@ -101,7 +101,7 @@ class Bench:
 
     def balanced(self) -> bool:
         counters = self.pipeline.counters
-        drops = sum(count for count, _ in self.pipeline.statistics().dropped())
+        drops = sum(count for count, _ in self.pipeline.reading().dropped())
         came = counters.received + counters.duplicated + counters.injected
         return came == drops + counters.in_flight and self.pool.view.violations == 0
 
@@ -120,7 +120,7 @@ def bench(request):
 def test_drop_frees_the_frame_and_counts_the_cause(bench):
     bench.send(*(ipv4(0) + bytes([n]) for n in range(6)))
     assert [frame[-1] for frame in bench.left()] == [0, 1, 3, 4]
-    assert bench.pipeline.statistics().dropped()[DropCause.LOSS] == (2, 2 * len(ipv4(0) + b"x"))
+    assert bench.pipeline.reading().dropped()[DropCause.LOSS] == (2, 2 * len(ipv4(0) + b"x"))
     assert bench.pool.view.count == FRAMES - 4
     assert bench.balanced()
 
@@ -172,7 +172,7 @@ def test_inject_counts_the_packet_that_came_as_dropped_and_the_new_one_as_inject
     bench.send(*(ipv4(0) for _ in range(3)))
     counters = bench.pipeline.counters
     assert (counters.injected, counters.injected_bytes) == (1, stages.INJECTED_BYTES)
-    assert bench.pipeline.statistics().dropped()[DropCause.LOSS] == (1, len(ipv4(0)))
+    assert bench.pipeline.reading().dropped()[DropCause.LOSS] == (1, len(ipv4(0)))
     assert counters.in_flight_bytes == 2 * len(ipv4(0)) + stages.INJECTED_BYTES
     assert len(bench.left()) == 3
     assert bench.balanced()
@@ -211,7 +211,7 @@ def test_what_is_injected_leaves_behind_a_wheel_to_within_its_tick():
 def test_a_stage_chooses_the_exit(bench):
     bench.send(ipv4(0), ipv4(1))
     assert [len(bench.left(number)) for number in range(3)] == [0, 0, 2]
-    assert bench.pipeline.statistics().held() == 2
+    assert bench.pipeline.reading().held() == 2
 
 
 def test_a_duplicate_meets_the_stages_behind():

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.pure.support_engine import WHEEL_FLOOR, WHEEL_NEXT, WHEEL_POP, WHEEL_PUSH, WHEEL_SPAN, wheel_call
 from xskit.emulator.report import LATE_LEAST_NS
-from xskit.engine.packets import INFINITE_NS, LINE_SHIFT, Packet
+from xskit.engine.packets import INFINITE_NS, LINE_SHIFT, PacketLine
 from xskit.engine.sizes import LONGEST_HORIZON_NS, MAX_BUCKETS, MAX_SHIFT, MIN_SHIFT
 from xskit.engine.wheel import EMPTY, Wheel, memory_for, place, ticks_for
 from xskit.memory import Region, record_view, size_of
@@ -37,7 +37,7 @@ class PlainWheel:
     def pop(self) -> tuple[int, int]:
         """(handle, exact time)."""
         handle = wheel_call(WHEEL_POP, self.address, self._table.address, 0, 0)
-        return handle, record_view(Packet, self._table.address + (handle << LINE_SHIFT)).time_ns
+        return handle, record_view(PacketLine, self._table.address + (handle << LINE_SHIFT)).time_ns
 
     def ask(self, what: int) -> int:
         return wheel_call(what, self.address, 0, 0, 0)

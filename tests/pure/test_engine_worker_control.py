@@ -135,16 +135,16 @@ def test_what_is_achieved_is_measured_anew_after_an_update() -> None:
         for _ in range(3):
             made.ingress[0].receive(PACKET)
         made.through()
-        assert made.direction.statistics().owd().sum() == 3
+        assert made.direction.reading().owd().sum() == 3
         made.direction.pipeline.stage_update(stages(), 0)
         store_word(made.worker.address + CONTROL, PIPELINES)
         made.run()
         achieved = made.direction.achieved()
-        assert made.direction.statistics().owd().sum() == 0
+        assert made.direction.reading().owd().sum() == 0
         assert (achieved.since_received, achieved.since_lost) == (3, 0)
         made.ingress[0].receive(PACKET)
         made.through()
-        assert made.direction.statistics().owd().sum() == 1
+        assert made.direction.reading().owd().sum() == 1
 
 
 def test_what_came_before_an_update_for_the_past_is_not_measured_against_it() -> None:
@@ -159,7 +159,7 @@ def test_what_came_before_an_update_for_the_past_is_not_measured_against_it() ->
             made.run()
         while made.counters.sent == 0:
             made.through()
-        assert made.direction.statistics().owd().sum() == 0
+        assert made.direction.reading().owd().sum() == 0
 
 
 def test_a_snapshot_is_a_copy_of_one_moment() -> None:
@@ -182,7 +182,7 @@ def test_a_snapshot_of_a_worker_that_stands_still_is_the_state_it_stands_in() ->
         made.ingress[0].receive(PACKET)
         made.run(2)
         snapshot = made.worker.snapshot()
-        assert snapshot.statistics[0].counters.received == 1
+        assert snapshot.readings[0].counters.received == 1
         assert snapshot.outstanding == [1]
         assert snapshot.worker.loops == 2
 
@@ -271,6 +271,6 @@ def test_a_held_packet_leaves_when_it_is_due() -> None:
         while not left:
             made.run()
             left = made.egress[0].send()
-        lateness, owd = made.direction.statistics().lateness(), made.direction.statistics().owd()
+        lateness, owd = made.direction.reading().lateness(), made.direction.reading().owd()
         assert lateness.sum() == owd.sum() == 1
         assert lateness[0] == 0, "never before its time"

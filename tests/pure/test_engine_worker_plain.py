@@ -41,8 +41,8 @@ def test_a_packet_crosses_unchanged_and_is_counted_once_completed() -> None:
         counters = made.counters
         assert (counters.received, counters.sent, counters.in_flight) == (1, 1, 0)
         assert (counters.received_bytes, counters.sent_bytes, counters.in_flight_bytes) == (100, 100, 0)
-        statistics = made.direction.statistics()
-        assert statistics.owd().sum() == statistics.lateness().sum() == 1
+        reading = made.direction.reading()
+        assert reading.owd().sum() == reading.lateness().sum() == 1
 
 
 @pytest.mark.parametrize("zero_copy", [False, True])
@@ -300,7 +300,7 @@ def test_packets_wait_in_the_exit_while_tx_is_full() -> None:
         for number in range(40):
             assert made.ingress[0].receive(packet(number))
             made.run()
-        assert made.direction.statistics().held() == 40 - 16
+        assert made.direction.reading().held() == 40 - 16
         for _ in range(60):
             left += made.egress[0].send(1)
             made.egress[0].complete(1)
@@ -348,6 +348,6 @@ def test_a_burst_that_takes_several_turns_keeps_its_stamps() -> None:
         for number, stamp in enumerate(stamps):
             assert made.ingress[0].receive(packet(number), stamp_ns=stamp)
         made.run(8)
-        counters = made.direction.statistics().counters
+        counters = made.direction.reading().counters
         assert (counters.received, counters.clamped, counters.unstamped) == (200, 0, 0)
         assert counters.clock_ns > stamps[-1]

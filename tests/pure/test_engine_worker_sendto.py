@@ -110,7 +110,7 @@ def test_each_refusal_is_one_packet_the_last_consumed(scripted, length: int) -> 
         made.run(2)
         assert script.sent == [data for data in sent if data[0] % 3]
         refused = [data for data in sent if data[0] % 3 == 0]
-        assert made.direction.statistics().dropped()[DropCause.TX_REFUSED] == (len(refused), sum(map(len, refused)))
+        assert made.direction.reading().dropped()[DropCause.TX_REFUSED] == (len(refused), sum(map(len, refused)))
         assert made.counters.sent == len(script.sent)
 
 

@@ -12,10 +12,10 @@ import pytest
 from xskit.bench.experiments import bridge, frame_sizes, report, veth_buffers
 from xskit.bench.experiments.catalogue import CATALOGUE, find
 from xskit.bench.experiments.combined import combined
-from xskit.bench.experiments.experiment import Options, Result, ResultError
+from xskit.bench.experiments.experiment import ExperimentResult, Options, ResultError
 from xskit.bench.experiments.large_memory import Filling
 from xskit.bench.experiments.tables import Column, Plot, Table, shown
-from xskit.bench.guest import COUNTED, COUNTED_VARIABLE, EMULATED, EMULATED_VARIABLE
+from xskit.bench.in_guest import COUNTED, COUNTED_VARIABLE, EMULATED, EMULATED_VARIABLE
 from xskit.cli.experiment import run
 from xskit.errors import UsageError
 from xskit.vm.errors import GuestError
@@ -28,9 +28,9 @@ TABLE = Table(
 )
 
 
-def result(where="Linux 6.18, veth", **others) -> Result:
+def result(where="Linux 6.18, veth", **others) -> ExperimentResult:
     machine = {"cpu": {"model": "a CPU", "allowed": 2}}
-    made = Result(
+    made = ExperimentResult(
         "tx-sizes", where, tables=[TABLE], findings=["It is so."], machine=machine, started="2026-01-02T03:04"
     )
     made.command = ["xskit", "experiment", "run", "tx-sizes"]
@@ -118,7 +118,7 @@ def test_a_plot_is_a_picture_by_itself():
 def test_results_survive_json(tmp_path):
     path = tmp_path / "results.json"
     path.write_text(report.as_json([result(), result("Linux 7.3")]))
-    assert Result.load_all(path) == [result(), result("Linux 7.3")]
+    assert ExperimentResult.load_all(path) == [result(), result("Linux 7.3")]
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[{}]", '[{"kind": "xskit bench", "schema": 1}]', "[1]"])
@@ -126,7 +126,7 @@ def test_something_else_is_no_result(tmp_path, content):
     path = tmp_path / "results.json"
     path.write_text(content)
     with pytest.raises(ResultError, match="is not what xskit experiment run --json writes"):
-        Result.load_all(path)
+        ExperimentResult.load_all(path)
 
 
 def test_what_was_measured_is_kept_until_it_is_measured_again(tmp_path):
@@ -177,14 +177,14 @@ def test_tables_that_are_alike_are_shown_once():
 def test_a_result_knows_where_it_came_from(monkeypatch):
     monkeypatch.setenv(EMULATED_VARIABLE, "1")
     monkeypatch.setenv(COUNTED_VARIABLE, "1")
-    made = Result.begin("netem", Options.choose(short=True))
+    made = ExperimentResult.begin("netem", Options.choose(short=True))
     assert (made.emulated, made.counted, made.short) == (True, True, True)
     monkeypatch.delenv(EMULATED_VARIABLE)
-    assert not Result.begin("netem", Options()).emulated
+    assert not ExperimentResult.begin("netem", Options()).emulated
     assert json.dumps(made.as_dict())
 
 
-def sends(kernel, path, costs) -> Result:
+def sends(kernel, path, costs) -> ExperimentResult:
     titles = ("size", "instructions of sendto a packet", "bytes copied a packet", "path")
     rows = [
         [str(size), cost, size if path == "copy" else 0, path] for size, cost in zip((64, 1500), costs, strict=True)

@@ -1,4 +1,4 @@
-"""The walls of the house that no tool checks: no module imports itself by way of others."""
+"""The walls of the house that no tool checks: no module imports itself through others, no name has two meanings."""
 
 from __future__ import annotations
 
@@ -87,3 +87,52 @@ def test_circles_are_found_wherever_the_import_stands(tmp_path):
         assert sorted(set(circle(imports(tmp_path)))) == ["p.a", "p.b"], text
     (package / "b.py").write_text("import p\nimport os\n")
     assert circle(imports(tmp_path)) == []
+
+
+SHARED = {
+    "Parameters": "each stage has one, under this name (engine/source.py)",
+    "State": "as Parameters",
+}
+"""Public names that several modules define on purpose, and why."""
+
+
+def public_names(tree: ast.Module) -> Iterator[str]:
+    """Public classes that a module defines, and type aliases: names in CamelCase that are set at its top."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (target.id for target in targets if isinstance(target, ast.Name) and camel(target.id))
+
+
+def camel(name: str) -> bool:
+    """BindMode, not MODES or Mode_2."""
+    return name[0].isupper() and "_" not in name and not name.isupper()
+
+
+def defined_twice(root: Path) -> dict[str, list[str]]:
+    """Public class names that more than one module below a folder defines, with these modules."""
+    homes: dict[str, list[str]] = {}
+    for module, path in modules(root).items():
+        for name in set(public_names(ast.parse(path.read_text()))):
+            if not name.startswith("_"):
+                homes.setdefault(name, []).append(module)
+    return {name: found for name, found in homes.items() if len(found) > 1}
+
+
+def test_a_public_class_name_means_one_thing():
+    found = {name: homes for name, homes in defined_twice(SOURCE).items() if name not in SHARED}
+    assert not found, f"one name, several meanings: {found}"
+
+
+def test_names_that_are_shared_on_purpose_are_shared():
+    assert set(SHARED) <= set(defined_twice(SOURCE))
+
+
+def test_names_with_two_meanings_are_found(tmp_path):
+    (tmp_path / "a.py").write_text("class Mode: ...\nclass _Private: ...\nMODES = 1\nKind = int\n")
+    (tmp_path / "b.py").write_text("from a import Mode\nclass _Private: ...\nMODES = 2\n")
+    assert defined_twice(tmp_path) == {}
+    (tmp_path / "c.py").write_text("Mode = str\nKind: type = str\n")
+    assert defined_twice(tmp_path) == {"Kind": ["a", "c"], "Mode": ["a", "c"]}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xskit.emulator.statistics import binomial_interval, mean_rate_interval, median_interval, quantile_interval
+from xskit.emulator.intervals import binomial_interval, mean_rate_interval, median_interval, quantile_interval
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_impossible_questions(call):
 
 
 def test_scipy_waits_for_the_first_call():
-    code = "import sys, xskit.emulator.statistics; sys.exit('scipy' in sys.modules)"
+    code = "import sys, xskit.emulator.intervals; sys.exit('scipy' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

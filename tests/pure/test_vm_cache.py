@@ -20,7 +20,7 @@ from xskit.netconf.signals import Terminated
 from xskit.vm import accel, kernels, places
 from xskit.vm.errors import FetchError, GuestError
 from xskit.vm.qemu import Qemu
-from xskit.vm.qmp import Monitor
+from xskit.vm.qmp import QmpClient
 
 RELEASE = b"6.99.0-mine (me@here) #1 SMP"
 
@@ -215,7 +215,7 @@ def _deleted(device: str) -> dict[str, object]:
 )
 def test_unplugging_waits_for_the_guest_to_let_go(fake: type[_FakeQemu], answers: list[dict[str, object]]) -> None:
     qemu = fake({"device_del": answers})
-    monitor = Monitor(qemu.ours)
+    monitor = QmpClient(qemu.ours)
     monitor.unplug("nic1")
     monitor.set_link("nic0", up=False)
     assert [command["execute"] for command in qemu.heard] == ["qmp_capabilities", "device_del", "set_link"]
@@ -225,14 +225,14 @@ def test_unplugging_waits_for_the_guest_to_let_go(fake: type[_FakeQemu], answers
 def test_what_qemu_refuses_is_told_with_its_reason(fake: type[_FakeQemu]) -> None:
     qemu = fake({"device_add": [{"error": {"class": "GenericError", "desc": "Duplicate device ID 'nic0'"}}]})
     with pytest.raises(GuestError, match="refused device_add: Duplicate device ID"):
-        Monitor(qemu.ours).plug({"driver": "igb", "id": "nic0"})
+        QmpClient(qemu.ours).plug({"driver": "igb", "id": "nic0"})
 
 
 def test_a_qemu_that_has_ended_is_told() -> None:
     ours, theirs = socket.socketpair()
     theirs.close()
     with ours, pytest.raises(GuestError, match="QEMU has ended"):
-        Monitor(ours).execute("query-status")
+        QmpClient(ours).execute("query-status")
 
 
 # --- the command --------------------------------------------------------------------------------------------------

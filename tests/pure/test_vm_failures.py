@@ -22,7 +22,7 @@ from xskit.vm.accel import Accelerator
 from xskit.vm.devices import model
 from xskit.vm.errors import FetchError, GuestError, QemuAbortedError, TimeLimitError
 from xskit.vm.guest import Guest, Sink
-from xskit.vm.machine import Machine
+from xskit.vm.hardware import GuestHardware
 from xskit.vm.qemu import Qemu
 from xskit.vm.session import Request, run_guest
 
@@ -88,7 +88,7 @@ def test_who_sees_no_guest_come_up_is_told_how_to_see_how_far_it_comes(
     kernel = kernels.Kernel("patched", "6.99", tmp_path, None, "")
     qemu = Qemu((sys.executable, "-c", program), (10, 0))
     with (
-        Guest(qemu, kernel, tmp_path, Machine(model=model("igb")), out=tmp_path, kvm=kvm) as guest,
+        Guest(qemu, kernel, tmp_path, GuestHardware(model=model("igb")), out=tmp_path, kvm=kvm) as guest,
         pytest.raises(GuestError) as told,
     ):
         guest.wait_ready(60.0 if program == EXITS else 0.1)
@@ -179,7 +179,7 @@ def test_a_cache_that_cannot_be_made_is_told(cache: Path, capfd: pytest.CaptureF
 
 def test_more_memory_than_the_machine_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "ready", lambda *_: pytest.fail("fetched"))
-    request = Request("k", ["true"], machine=Machine(memory_bytes=1 << 50))
+    request = Request("k", ["true"], hardware=GuestHardware(memory_bytes=1 << 50))
     with pytest.raises(UsageError, match="a guest cannot have"):
         session.run_guest(request, stdout=_nowhere, stderr=_nowhere)
 

@@ -18,8 +18,8 @@ from xskit.vm import cpio
 from xskit.vm.apt import Package, Suite, _parse_show, explain_apt
 from xskit.vm.devices import MODELS, model
 from xskit.vm.guest import Command, _Stream
+from xskit.vm.hardware import CHANNELS, GuestHardware, command_line, nic_arguments
 from xskit.vm.kernels import newest
-from xskit.vm.machine import CHANNELS, Machine, command_line, nic_arguments
 from xskit.vm.modules import aliases, dependencies, index, load_order
 from xskit.vm.qemu import Qemu, read_version
 
@@ -172,12 +172,12 @@ def test_qemu_says_its_version() -> None:
     assert read_version("error while loading shared libraries") is None
 
 
-def _line(machine: Machine, **more: object) -> list[str]:
+def _line(hardware: GuestHardware, **more: object) -> list[str]:
     names = (*CHANNELS, "console", "monitor")
     arguments = {"channels": {name: 10 + n for n, name in enumerate(names)}, **more}
     return command_line(
         Qemu(("qemu", "-L", "share"), (10, 0)),
-        machine,
+        hardware,
         kernel=Path("/k/vmlinuz"),
         initramfs=Path("/k/i.cpio"),
         out=Path("/c,d"),
@@ -190,7 +190,7 @@ def _options(line: list[str], name: str) -> list[str]:
 
 
 def test_nics_stand_behind_ports_of_their_own_and_two_share_a_hub() -> None:
-    line = _line(Machine(nics=4, model=model("igb"), cpus=3, memory_bytes=512 << 20))
+    line = _line(GuestHardware(nics=4, model=model("igb"), cpus=3, memory_bytes=512 << 20))
     assert line[:3] == ["qemu", "-L", "share"]
     assert _options(line, "-netdev") == [f"hubport,id=net{n},hubid={n // 2}" for n in range(4)]
     devices = _options(line, "-device")
@@ -203,24 +203,24 @@ def test_nics_stand_behind_ports_of_their_own_and_two_share_a_hub() -> None:
 
 
 def test_virtio_net_is_where_its_driver_does_zero_copy_and_has_a_vector_for_each_ring() -> None:
-    nic = next(entry for entry in _options(_line(Machine()), "-device") if entry.startswith("virtio-net"))
+    nic = next(entry for entry in _options(_line(GuestHardware()), "-device") if entry.startswith("virtio-net"))
     assert "iommu_platform=on,disable-legacy=on" in nic
     assert "mq=" not in nic
-    line = _line(Machine(queues=4), taps=[[30, 31, 32, 33], [34, 35, 36, 37]])
+    line = _line(GuestHardware(queues=4), taps=[[30, 31, 32, 33], [34, 35, 36, 37]])
     nic = next(entry for entry in _options(line, "-device") if entry.startswith("virtio-net"))
     assert nic.endswith("mq=on,vectors=10")
     assert _options(line, "-netdev")[1] == "tap,id=net1,vhost=off,fds=34:35:36:37"
 
 
 def test_a_nic_is_plugged_in_with_the_types_that_qemu_wants() -> None:
-    arguments = nic_arguments(Machine(queues=2), 1)
+    arguments = nic_arguments(GuestHardware(queues=2), 1)
     assert (arguments["iommu_platform"], arguments["disable-legacy"]) == (True, "on")
     assert (arguments["mq"], arguments["vectors"]) == (True, 6)
     assert (arguments["bus"], arguments["netdev"], arguments["id"]) == ("port1", "net1", "nic1")
 
 
 def test_the_root_is_shared_read_only_and_only_the_folder_for_results_is_not() -> None:
-    root, out = _options(_line(Machine(nics=0)), "-virtfs")
+    root, out = _options(_line(GuestHardware(nics=0)), "-virtfs")
     assert "path=/," in root
     assert "readonly=on" in root
     assert "path=/c,,d," in out
@@ -228,10 +228,10 @@ def test_the_root_is_shared_read_only_and_only_the_folder_for_results_is_not() -
 
 
 def test_kvm_runs_the_hosts_cpu_and_emulation_all_that_it_can() -> None:
-    assert _options(_line(Machine(), kvm=True), "-accel") == ["kvm"]
-    assert _options(_line(Machine(), kvm=True), "-cpu") == ["host"]
-    assert _options(_line(Machine()), "-accel") == ["tcg,thread=multi"]
-    (append,) = _options(_line(Machine(), append=["xskit.probe"]), "-append")
+    assert _options(_line(GuestHardware(), kvm=True), "-accel") == ["kvm"]
+    assert _options(_line(GuestHardware(), kvm=True), "-cpu") == ["host"]
+    assert _options(_line(GuestHardware()), "-accel") == ["tcg,thread=multi"]
+    (append,) = _options(_line(GuestHardware(), append=["xskit.probe"]), "-append")
     assert "xskit.nic=virtio_net" in append.split()
     assert append.split()[-1] == "xskit.probe"
 
@@ -243,7 +243,7 @@ def test_kvm_runs_the_hosts_cpu_and_emulation_all_that_it_can() -> None:
 )  # fmt: skip
 def test_hardware_that_cannot_be_is_refused(hardware: dict[str, object]) -> None:
     with pytest.raises(UsageError):
-        Machine(**hardware)  # type: ignore[arg-type]
+        GuestHardware(**hardware)  # type: ignore[arg-type]
 
 
 def test_commands_take_the_nic_models_that_there_are() -> None:

@@ -159,8 +159,8 @@ class Pair:
         """Conservation at this moment, also while packets are moving."""
         for worker in self.link.emulator._workers:
             snapshot = worker.snapshot()
-            for statistics, outstanding in zip(snapshot.statistics, snapshot.outstanding, strict=True):
-                assert balance(statistics, outstanding) == []
+            for reading, outstanding in zip(snapshot.readings, snapshot.outstanding, strict=True):
+                assert balance(reading, outstanding) == []
 
 
 @contextmanager
@@ -196,7 +196,7 @@ def introduce(link: LabLink) -> None:
 
 def dropped(direction: LinkDirection) -> dict[str, int]:
     """Packets by drop cause, of those that are not 0."""
-    counts = direction.live.statistics().dropped()
+    counts = direction.live.reading().dropped()
     return {cause.name.lower(): counts[cause][0] for cause in DropCause if counts[cause][0]}
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from xskit.bench.bed import Bed
 from xskit.bench.counted import count_once
-from xskit.bench.guest import COUNTED_VARIABLE
+from xskit.bench.in_guest import COUNTED_VARIABLE
 from xskit.bench.results import Run
 from xskit.bench.session import measure
 from xskit.bench.settings import Case, Conditions

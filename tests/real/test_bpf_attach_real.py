@@ -14,7 +14,7 @@ import pytest
 from tests.real.bpf_veth import entered, ip, one_namespace, two_hosts
 from xskit.abi.netlink import XdpAttachFlag
 from xskit.bpf import netlink
-from xskit.bpf.attach import Mode, attach, attach_tcx_egress
+from xskit.bpf.attach import XdpMode, attach, attach_tcx_egress
 from xskit.bpf.errors import AttachError
 from xskit.bpf.occupants import occupants
 from xskit.bpf.program import Program
@@ -52,7 +52,7 @@ def refusal(program, ifindex, mode):
     return caught.value
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", XdpMode)
 def test_attached_until_closed(va, program, mode):
     with attach(program, va, mode) as link:
         (occupant,) = occupants(va)
@@ -66,23 +66,23 @@ def test_attached_until_closed(va, program, mode):
 
 def test_a_program_on_two_interfaces_has_a_link_on_each(va, program):
     vb = socket.if_nametoindex("vb")
-    with attach(program, va, Mode.NATIVE) as first, attach(program, vb, Mode.NATIVE) as second:
+    with attach(program, va, XdpMode.NATIVE) as first, attach(program, vb, XdpMode.NATIVE) as second:
         assert [occupant.link_id for ifindex in (va, vb) for occupant in occupants(ifindex)] == [first.id, second.id]
         second.close()
         netlink.set_xdp(vb, program.fd, XdpAttachFlag.DRV_MODE)
-        assert refusal(program, vb, Mode.NATIVE).remedy == "ip link set dev vb xdpdrv off"
+        assert refusal(program, vb, XdpMode.NATIVE).remedy == "ip link set dev vb xdpdrv off"
 
 
 def test_the_link_outlives_the_program_object(va):
     with Program.load(pass_program()) as program:
-        link = attach(program, va, Mode.NATIVE)
+        link = attach(program, va, XdpMode.NATIVE)
     with link:
         assert [occupant.program_name for occupant in occupants(va)] == ["xk_pass"]
 
 
 def test_a_second_link_is_told_who_holds_the_first(va, program):
-    with attach(program, va, Mode.NATIVE):
-        error = refusal(program, va, Mode.NATIVE)
+    with attach(program, va, XdpMode.NATIVE):
+        error = refusal(program, va, XdpMode.NATIVE)
     assert error.errno == errno.EBUSY
     assert error.cause == (
         f'cannot attach program "xk_pass" to va (native): EBUSY: another XDP program (id {program.id}, name xk_pass, '
@@ -93,8 +93,8 @@ def test_a_second_link_is_told_who_holds_the_first(va, program):
 
 
 def test_the_other_mode_is_refused_while_one_is_attached(va, program):
-    with attach(program, va, Mode.GENERIC) as link:
-        error = refusal(program, va, Mode.NATIVE)
+    with attach(program, va, XdpMode.GENERIC) as link:
+        error = refusal(program, va, XdpMode.NATIVE)
         assert link.id
     assert error.errno == errno.EEXIST
     assert error.cause == (
@@ -106,7 +106,7 @@ def test_the_other_mode_is_refused_while_one_is_attached(va, program):
 
 @pytest.mark.parametrize(
     ("mode", "flag", "word"),
-    [(Mode.NATIVE, XdpAttachFlag.DRV_MODE, "xdpdrv"), (Mode.GENERIC, XdpAttachFlag.SKB_MODE, "xdpgeneric")],
+    [(XdpMode.NATIVE, XdpAttachFlag.DRV_MODE, "xdpdrv"), (XdpMode.GENERIC, XdpAttachFlag.SKB_MODE, "xdpgeneric")],
 )
 def test_a_program_attached_by_netlink_is_taken_off_by_the_remedy(va, program, mode, flag, word):
     netlink.set_xdp(va, program.fd, flag)
@@ -123,10 +123,10 @@ def test_a_program_attached_by_netlink_is_taken_off_by_the_remedy(va, program, m
 
 HOLDER = """
 import sys
-from xskit.bpf.attach import Mode, attach
+from xskit.bpf.attach import XdpMode, attach
 from xskit.bpf.program import Program
 from xskit.bpf.redirect import drop_program
-with Program.load(drop_program()) as program, attach(program, int(sys.argv[1]), Mode.NATIVE):
+with Program.load(drop_program()) as program, attach(program, int(sys.argv[1]), XdpMode.NATIVE):
     print("attached", flush=True)
     sys.stdin.read()
 """
@@ -137,17 +137,17 @@ def test_another_process_is_named_and_its_end_frees_the_interface(va, program):
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         try:
             assert holder.stdout.readline() == "attached\n"
-            error = refusal(program, va, Mode.NATIVE)
+            error = refusal(program, va, XdpMode.NATIVE)
         finally:
             holder.kill()
     assert f"name xk_drop, native) is attached to va, held there by process {holder.pid} (python" in error.cause
     assert error.remedy == f"kill {holder.pid}"
     _until(lambda: occupants(va) == ())
-    attach(program, va, Mode.NATIVE).close()
+    attach(program, va, XdpMode.NATIVE).close()
 
 
 def test_a_large_mtu_needs_frags_in_native_mode(jumbo, program):
-    error = refusal(program, jumbo, Mode.NATIVE)
+    error = refusal(program, jumbo, XdpMode.NATIVE)
     assert error.errno == errno.ERANGE
     assert error.cause == (
         'cannot attach program "xk_pass" to va (native): ERANGE: the MTU of vb is above the 3506 bytes that fit into '
@@ -156,18 +156,18 @@ def test_a_large_mtu_needs_frags_in_native_mode(jumbo, program):
     )
     assert error.remedy == "ip link set dev vb mtu 3506, or load the program with frags"
     assert occupants(jumbo) == ()
-    attach(program, jumbo, Mode.GENERIC).close()
+    attach(program, jumbo, XdpMode.GENERIC).close()
     with Program.load(pass_program(frags=True)) as with_frags:
-        attach(with_frags, jumbo, Mode.NATIVE).close()
+        attach(with_frags, jumbo, XdpMode.NATIVE).close()
     ip("link", "set", "dev", "vb", "mtu", "3506")
-    attach(program, jumbo, Mode.NATIVE).close()
+    attach(program, jumbo, XdpMode.NATIVE).close()
 
 
 def test_more_queues_at_the_peer(program):
     with one_namespace():
         one, four = ("numrxqueues", "1", "numtxqueues", "1"), ("numrxqueues", "4", "numtxqueues", "4")
         ip("link", "add", "vc", *one, "type", "veth", "peer", "name", "vd", *four)
-        error = refusal(program, socket.if_nametoindex("vc"), Mode.NATIVE)
+        error = refusal(program, socket.if_nametoindex("vc"), XdpMode.NATIVE)
     assert error.errno == errno.ENOSPC
     assert error.cause == (
         'cannot attach program "xk_pass" to vc (native): ENOSPC: the peer of vc has more TX queues than vc has RX '
@@ -177,7 +177,7 @@ def test_more_queues_at_the_peer(program):
 
 
 def test_loopback_has_no_native_mode(va, program):
-    error = refusal(program, socket.if_nametoindex("lo"), Mode.NATIVE)
+    error = refusal(program, socket.if_nametoindex("lo"), XdpMode.NATIVE)
     assert error.cause == (
         'cannot attach program "xk_pass" to lo (native): EOPNOTSUPP: the driver of lo has no native XDP, or not with '
         'the present settings (the kernel: "Underlying driver does not support XDP in native mode")'
@@ -185,7 +185,7 @@ def test_loopback_has_no_native_mode(va, program):
     assert error.remedy == "mode='generic'"
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", XdpMode)
 def test_a_missing_interface(va, program, mode):
     error = refusal(program, 4711, mode)
     assert error.cause == "there is no interface with index 4711 in this network namespace"
@@ -198,14 +198,14 @@ def test_trying_again_by_netlink_leaves_nothing_behind(va, program, monkeypatch)
         raise OSError(errno.EBUSY, "busy")
 
     monkeypatch.setattr("xskit.bpf.attach.syscall.link_create", refuse)
-    error = refusal(program, va, Mode.NATIVE)
+    error = refusal(program, va, XdpMode.NATIVE)
     assert error.cause == (
         'cannot attach program "xk_pass" to va (native): EBUSY: another XDP program was attached, and is gone by now'
     )
     assert occupants(va) == ()
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", XdpMode)
 def test_packets_without_a_socket_reach_the_stack_and_are_counted(mode):
     with two_hosts() as (a, b), RedirectProgram.load() as redirect:
         with entered(b):
@@ -222,7 +222,7 @@ def test_packets_without_a_socket_reach_the_stack_and_are_counted(mode):
 def test_drop_lets_nothing_through():
     with two_hosts() as (a, b), Program.load(drop_program()) as program:
         with entered(b):
-            link = attach(program, socket.if_nametoindex("vb"), Mode.NATIVE)
+            link = attach(program, socket.if_nametoindex("vb"), XdpMode.NATIVE)
         with _udp(b, bind=True) as receiver, _udp(a) as sender:
             with link:
                 sender.sendto(b"dropped", ("10.99.0.2", PORT))
@@ -230,7 +230,7 @@ def test_drop_lets_nothing_through():
             assert receiver.recv(2048) == b"after"
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", XdpMode)
 def test_a_packet_carries_the_time_it_left_and_the_time_it_came(mode):
     with (
         two_hosts() as (a, b),

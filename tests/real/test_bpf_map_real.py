@@ -107,14 +107,14 @@ UNPRIVILEGED = """
 import os
 from xskit.abi.bpf import MapType
 from xskit.bpf.map import Map, MapSpec
-from xskit.bpf.probe import Feature, probe
+from xskit.bpf.probe import BpfFeature, probe
 from xskit.errors import PrivilegeError
 os.setuid(65534)
 try:
     Map.create(MapSpec("xk_test", MapType.XSKMAP, 4, 4, 1))
 except PrivilegeError as error:
     print(error.cause)
-print(probe(Feature.XDP_PROGRAM).available)
+print(probe(BpfFeature.XDP_PROGRAM).available)
 """
 
 

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests.real.bpf_veth import one_namespace
-from xskit.abi.bpf import AttachType, Command, Helper, ProgramType, TcxAction, XdpAction
+from xskit.abi.bpf import AttachType, BpfCommand, Helper, ProgramType, TcxAction, XdpAction
 from xskit.abi.xdp import AF_XDP
 from xskit.bpf import probe, syscall
 from xskit.bpf.asm import R0, R1, R2, R10, U32, U64, Assembler, encode
@@ -155,7 +155,7 @@ def test_a_closed_socket_is_forgotten(redirect):
 
 def test_frags_are_taken_where_the_kernel_can(xsk):
     with RedirectProgram.load() as program:
-        assert program.program.spec.frags is probe.available(probe.Feature.XDP_FRAGS)
+        assert program.program.spec.frags is probe.available(probe.BpfFeature.XDP_FRAGS)
         assert program.queues == 64
     with RedirectProgram.load(frags=False) as program:
         assert program.program.spec.frags is False
@@ -251,7 +251,7 @@ def test_an_empty_program_does_not_reach_the_verifier():
 def test_a_program_has_an_id_and_its_name():
     with Program.load(pass_program()) as program:
         assert program_info(program.fd).name == "xk_pass"
-        fd = syscall.fd_by_id(Command.PROG_GET_FD_BY_ID, program.id)
+        fd = syscall.fd_by_id(BpfCommand.PROG_GET_FD_BY_ID, program.id)
         try:
             assert program_info(fd).id == program.id
         finally:

@@ -27,7 +27,7 @@ from xskit.abi.xdp import (
     SocketOption,
     UmemReg,
 )
-from xskit.bpf.attach import Mode
+from xskit.bpf.attach import XdpMode
 from xskit.bpf.redirect import STAMP_BYTES, Outcome, RedirectProgram
 
 pytestmark = pytest.mark.root
@@ -104,7 +104,7 @@ def frame(payload):
     return bytes.fromhex("020000000002 020000000001 88b5") + payload
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", XdpMode)
 def test_the_stamp_ends_where_the_packet_begins(mode):
     sent = [frame(bytes([number]) * (46 + 100 * number)) for number in range(10)]
     with receiving(mode) as (redirect, receiver, sender):
@@ -123,7 +123,7 @@ def test_the_stamp_ends_where_the_packet_begins(mode):
     assert outcomes[Outcome.UNSTAMPED] == 0
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", XdpMode)
 def test_a_multi_buffer_packet_has_its_stamp_before_the_first_buffer(mode):
     sent = frame(bytes(range(256)) * 32)
     with receiving(mode, mtu=9000) as (redirect, receiver, sender):
@@ -136,7 +136,7 @@ def test_a_multi_buffer_packet_has_its_stamp_before_the_first_buffer(mode):
 
 
 def test_the_kernel_takes_a_queue_back():
-    with receiving(Mode.NATIVE) as (redirect, receiver, sender):
+    with receiving(XdpMode.NATIVE) as (redirect, receiver, sender):
         sender.send(frame(b"first"))
         assert len(receiver.packets(1)) == 1
         redirect.unregister(0)

@@ -93,7 +93,7 @@ def test_a_packet_that_had_to_wait_for_the_loop_keeps_its_arrival_time():
         wait_until(lambda: len(live.census()["rx"]) == 5, "the packets lie in RX")
         looked_ns = monotonic_ns()
         made.run_rounds(2)
-        fifo = record_view(Fifo, live.statistics().stage_state(2).fifo)
+        fifo = record_view(Fifo, live.reading().stage_state(2).fifo)
         entries = array_at(fifo.entries, 2 * (fifo.mask + 1), np.int64).reshape(-1, 2)[fifo.head : fifo.tail]
         arrived_ns = [time_ns - 10_000_000_000 for time_ns in entries[:, 0].tolist()]
         assert arrived_ns == sorted(arrived_ns)

@@ -114,4 +114,4 @@ def test_a_worker_stops_once_and_for_all():
         first, second = worker.snapshot(), worker.snapshot()
         assert first.whole
         assert first.worker == second.worker
-        assert first.statistics[0].counters.sent == 5
+        assert first.readings[0].counters.sent == 5

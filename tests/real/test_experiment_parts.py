@@ -23,7 +23,7 @@ from xskit.bench.experiments.pagepool import PagePoolWatch
 from xskit.bench.experiments.rooms import Pair, introduce
 from xskit.bench.experiments.view_cost import ViewCost, view_costs
 from xskit.bpf.asm import Assembler
-from xskit.bpf.attach import Mode, attach
+from xskit.bpf.attach import XdpMode, attach
 from xskit.bpf.errors import BpfError
 from xskit.bpf.program import Program, ProgramSpec
 from xskit.bpf.tracepoint import attach_tracepoint
@@ -43,7 +43,7 @@ def test_what_a_receiver_does_not_read_are_pages_of_a_pool():
             pytest.skip(watch.source)
         spec = ProgramSpec("xk_pass", Assembler().returns(2).assemble())
         with Program.load(spec) as program, made.hosts[1].inside():
-            stack.enter_context(attach(program, index("xkb"), Mode.NATIVE))
+            stack.enter_context(attach(program, index("xkb"), XdpMode.NATIVE))
             listener = stack.enter_context(socket.socket())
         listener.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 4 << 20)
         listener.bind((made.hosts[1].address, 7001))

@@ -12,7 +12,7 @@ import pytest
 from pyroute2 import IPRoute
 
 from tests import guards
-from xskit.abi.bpf import AttachType, Command, XdpAction
+from xskit.abi.bpf import AttachType, BpfCommand, XdpAction
 from xskit.bpf.asm import Assembler
 from xskit.bpf.program import Program, ProgramSpec
 
@@ -39,7 +39,7 @@ def test_a_program_and_its_link(interface):
         name = f"BPF program {NAME} (id {program.id})"
         assert name in guards.programs()
         request = struct.pack("=IIII", program.fd, socket.if_nametoindex(interface), AttachType.XDP, 0)
-        link = guards._bpf(Command.LINK_CREATE, bytearray(request))
+        link = guards._bpf(BpfCommand.LINK_CREATE, bytearray(request))
         try:
             assert [found for found in guards.programs() if found.startswith("BPF link") and found.endswith(name)]
         finally:

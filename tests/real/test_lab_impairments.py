@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tests.real.lab_rig import dropped, lost_by, pair, wait_until
-from xskit.emulator.statistics import binomial_interval, median_interval, quantile_interval
+from xskit.emulator.intervals import binomial_interval, median_interval, quantile_interval
 from xskit.engine.fifo import Fifo
-from xskit.engine.packets import Packet
+from xskit.engine.packets import PacketLine
 from xskit.engine.sizes import LINE_BYTES
 from xskit.memory import array_at, record_view
 
@@ -27,11 +27,11 @@ def in_the_delay(made) -> list[tuple[int, int]]:
     """(arrival by the kernel's stamp, logical departure) of every packet that the forward delay keeps, in order."""
     live = made.link.forward.live
     made.stop_workers()
-    fifo = record_view(Fifo, live.statistics().stage_state(2).fifo)
+    fifo = record_view(Fifo, live.reading().stage_state(2).fifo)
     entries = array_at(fifo.entries, 2 * (fifo.mask + 1), np.int64).reshape(-1, 2)[fifo.head : fifo.tail]
     handles = entries[:, 1] & 0xFFFF_FFFF
     return [
-        (record_view(Packet, live.view.table + handle * LINE_BYTES).arrived_ns, due_ns)
+        (record_view(PacketLine, live.view.table + handle * LINE_BYTES).arrived_ns, due_ns)
         for due_ns, handle in zip(entries[:, 0].tolist(), handles.tolist(), strict=True)
     ]
 
@@ -40,7 +40,7 @@ def in_the_wheel(made) -> list[int]:
     """What the forward timing wheel adds to the arrival of each packet that it keeps, in ns, sorted."""
     live = made.link.forward.live
     made.stop_workers()
-    lines = [record_view(Packet, live.view.table + frame * LINE_BYTES) for frame in live.census()["held"]]
+    lines = [record_view(PacketLine, live.view.table + frame * LINE_BYTES) for frame in live.census()["held"]]
     return sorted(line.time_ns - line.arrived_ns for line in lines)
 
 
@@ -122,7 +122,7 @@ def test_a_saturated_bottleneck_sends_at_its_rate(overhead, wire_bytes):
     with pair(rate="20Mbit", overhead=overhead, queue="1000packets", owd="1min", engine=SMALL) as made:
         flow = made.flow()
         flow.send(400, 1000)
-        wait_until(lambda: flow.direction.live.statistics().stage_state(1).packets == 0, "the queue is empty")
+        wait_until(lambda: flow.direction.live.reading().stage_state(1).packets == 0, "the queue is empty")
         service_ns = wire_bytes * 8 * 1000 / 20
         late_ns = flow.counters.clamped_ns
         passed = [(arrived_ns, due_ns - 60_000_000_000) for arrived_ns, due_ns in in_the_delay(made)]

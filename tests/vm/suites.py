@@ -14,7 +14,7 @@ import pytest
 
 from xskit.vm.devices import model
 from xskit.vm.errors import GuestError
-from xskit.vm.machine import Machine
+from xskit.vm.hardware import GuestHardware
 from xskit.vm.session import Request, run_guest
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +49,7 @@ def run_suite(suite: str, kernel: str, nic: str, *, nics: int = 4, queues: int =
         request = Request(
             kernel,
             [sys.executable, "-m", "tests.vm.inside", *suite.split()],
-            machine=Machine(nics=nics, model=model(nic), queues=queues, cpus=cpus),
+            hardware=GuestHardware(nics=nics, model=model(nic), queues=queues, cpus=cpus),
             time_limit_s=LIMIT_S,
             out=Path(folder),
             cwd=ROOT,

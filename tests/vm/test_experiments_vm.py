@@ -6,7 +6,7 @@ import pytest
 
 from xskit.bench.experiments.catalogue import find
 from xskit.bench.experiments.combined import combined
-from xskit.bench.experiments.experiment import Options, Result
+from xskit.bench.experiments.experiment import ExperimentResult, Options
 from xskit.bench.experiments.tables import Table
 from xskit.cli.experiment_guests import in_guest
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.vm_bench
 SHORTEST = Options.choose(short=True).with_times(0.1, 1)
 
 
-def run(name: str, kernel: str) -> Result:
+def run(name: str, kernel: str) -> ExperimentResult:
     (result,) = in_guest(find(name), kernel, "virtio-net", SHORTEST)
     assert result.where.startswith(f"Linux {kernel}.")
     return result

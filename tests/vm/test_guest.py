@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from xskit.vm import places
-from xskit.vm.session import Request, Result, run_guest
+from xskit.vm.session import GuestResult, Request, run_guest
 
 pytestmark = pytest.mark.vm
 
@@ -69,7 +69,7 @@ class Heard:
     def __init__(self) -> None:
         self.out, self.err, self.told = b"", b"", list[str]()
 
-    def run(self, request: Request) -> Result:
+    def run(self, request: Request) -> GuestResult:
         def out(content: bytes) -> None:
             self.out += content
 

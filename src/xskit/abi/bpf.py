@@ -14,7 +14,7 @@ __all__ = [
     "NAME_BYTES",
     "SYSCALL_NUMBER",
     "AttachType",
-    "Command",
+    "BpfCommand",
     "Helper",
     "LinkType",
     "MapFlag",
@@ -38,7 +38,7 @@ NAME_BYTES: Final = 16
 """BPF_OBJ_NAME_LEN: names of programs and maps, with the zero that ends them."""
 
 
-class Command(IntEnum):
+class BpfCommand(IntEnum):
     """First argument of bpf(2)."""
 
     MAP_CREATE = 0

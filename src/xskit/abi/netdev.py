@@ -5,13 +5,21 @@ from __future__ import annotations
 from enum import IntEnum, IntFlag
 from typing import Final
 
-__all__ = ["FAMILY", "Command", "DeviceAttribute", "PagePoolAttribute", "RxMetadataFeature", "XdpFeature", "XskFeature"]
+__all__ = [
+    "FAMILY",
+    "DeviceAttribute",
+    "NetdevCommand",
+    "PagePoolAttribute",
+    "RxMetadataFeature",
+    "XdpFeature",
+    "XskFeature",
+]
 
 FAMILY: Final = "netdev"
 """NETDEV_FAMILY_NAME; its version is 1."""
 
 
-class Command(IntEnum):
+class NetdevCommand(IntEnum):
     """NETDEV_CMD_*; only those that are used."""
 
     DEV_GET = 1

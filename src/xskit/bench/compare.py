@@ -6,21 +6,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from xskit.bench.guest import RATIO
+from xskit.bench.in_guest import RATIO
+from xskit.bench.inference import LEAST, Difference, compare
 from xskit.bench.machine import differences
 from xskit.bench.metrics import METRICS, VERDICT_METRICS
 from xskit.bench.others import BUSY
-from xskit.bench.results import Outcome, Session
+from xskit.bench.results import CaseResult, Session
 from xskit.bench.settings import Case
-from xskit.bench.statistics import LEAST, Difference, compare
 from xskit.bench.words import case_words, option_word
 from xskit.errors import UsageError
 
-__all__ = ["Comparison", "Row", "across", "sessions"]
+__all__ = ["Comparison", "ComparisonRow", "across", "sessions"]
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """One metric of one case, before and after."""
 
     case: str
@@ -34,7 +34,7 @@ class Comparison:
 
     first: str
     second: str
-    rows: list[Row] = field(default_factory=list)
+    rows: list[ComparisonRow] = field(default_factory=list)
     machines: list[tuple[str, Any, Any]] = field(default_factory=list)
     """Facts in which the machines differ: name, first, second."""
     remarks: list[str] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Comparison:
     @property
     def worse(self) -> bool:
         """Something became worse."""
-        return any(row.difference.verdict == "worse" for row in self.rows)
+        return any(row.difference.conclusion == "worse" for row in self.rows)
 
 
 def sessions(
@@ -136,7 +136,7 @@ def _machines(first: Session, second: Session, before: Case, after: Case) -> lis
     return [(f"{where}{name}", one, other) for name, one, other in found]
 
 
-def _copied(pairs: Iterable[tuple[str, tuple[Outcome, Outcome]]]) -> list[str]:
+def _copied(pairs: Iterable[tuple[str, tuple[CaseResult, CaseResult]]]) -> list[str]:
     """How many bytes of a packet were copied: apart from instructions, and no matter of intervals."""
     found = []
     for label, sides in pairs:
@@ -146,11 +146,11 @@ def _copied(pairs: Iterable[tuple[str, tuple[Outcome, Outcome]]]) -> list[str]:
     return found
 
 
-def _value(outcome: Outcome, name: str) -> Any:
+def _value(outcome: CaseResult, name: str) -> Any:
     return getattr(outcome.case, name)
 
 
-def _swept(session: Session, outcome: Outcome) -> dict[str, Any]:
+def _swept(session: Session, outcome: CaseResult) -> dict[str, Any]:
     names = [one.name for one in fields(Case) if len({getattr(o.case, one.name) for o in session.outcomes}) > 1]
     return {name: getattr(outcome.case, name) for name in names}
 
@@ -159,7 +159,7 @@ def _but(case: Case, name: str) -> tuple[Any, ...]:
     return tuple(getattr(case, one.name) for one in fields(Case) if one.name != name)
 
 
-def _add(found: Comparison, label: str, before: Outcome, after: Outcome, *, paired: bool, least: float) -> None:
+def _add(found: Comparison, label: str, before: CaseResult, after: CaseResult, *, paired: bool, least: float) -> None:
     for name in VERDICT_METRICS:
         if name not in before.metrics() or name not in after.metrics():
             continue
@@ -172,10 +172,10 @@ def _add(found: Comparison, label: str, before: Outcome, after: Outcome, *, pair
             together = bool(both)
         difference = compare(first, second, better=METRICS[name].better, paired=together, least=least)
         if difference is not None:
-            found.rows.append(Row(label, name, difference))
+            found.rows.append(ComparisonRow(label, name, difference))
 
 
-def _matching(first: Sequence[Outcome], second: Sequence[Outcome]) -> list[tuple[Outcome, Outcome]]:
+def _matching(first: Sequence[CaseResult], second: Sequence[CaseResult]) -> list[tuple[CaseResult, CaseResult]]:
     """Pairs of cases: equal ones; without any, those of the same mode in order."""
     rest = list(second)
     pairs = []
@@ -194,7 +194,7 @@ def _matching(first: Sequence[Outcome], second: Sequence[Outcome]) -> list[tuple
     return pairs
 
 
-def _alone(session: Session, compared: Sequence[Outcome], name: str) -> list[str]:
+def _alone(session: Session, compared: Sequence[CaseResult], name: str) -> list[str]:
     """What only one side has, in a sentence."""
     labels = zip(session.outcomes, session.labels(), strict=True)
     left = [case_words(label) for one, label in labels if not any(one is other for other in compared)]

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
-from xskit.bench.compare import Comparison, Row
+from xskit.bench.compare import Comparison, ComparisonRow
 from xskit.bench.metrics import METRICS
 from xskit.bench.words import figure
 
@@ -22,7 +22,7 @@ _LINE = "  {:<17} {:>11} {:>11} {:>7}  {:<19}"
 def as_mail(found: Comparison) -> str:
     """Plain text, no line longer than 72 columns."""
     lines = [*_wrapped(found.meaning), ""] if found.meaning else []
-    lines += [*_wrapped(f"{found.first} -> {found.second}: medians, difference, its 95 % interval, verdict"), ""]
+    lines += [*_wrapped(f"{found.first} -> {found.second}: medians, difference, its 95 % interval, conclusion"), ""]
     for case, rows in groupby(found.rows, key=lambda row: row.case):
         lines += _wrapped(case)
         for row in rows:
@@ -36,7 +36,7 @@ def as_mail(found: Comparison) -> str:
                     _interval(row),
                 ).rstrip()
             )
-            lines.append(f"  {'':<17} {_verdict(row)}")
+            lines.append(f"  {'':<17} {_conclusion(row)}")
         lines.append("")
     lines += [line for remark in _remarks(found) for line in _wrapped(remark)]
     return "\n".join(lines).rstrip()
@@ -47,7 +47,7 @@ def as_markdown(found: Comparison) -> str:
     first, second = found.first.replace("|", "\\|"), found.second.replace("|", "\\|")
     lines = [found.meaning, ""] if found.meaning else []
     lines += [
-        f"| case | metric | {first} | {second} | change | 95 % interval | verdict |",
+        f"| case | metric | {first} | {second} | change | 95 % interval | conclusion |",
         "|---|---|--:|--:|--:|---|---|",
     ]
     for row in found.rows:
@@ -59,7 +59,7 @@ def as_markdown(found: Comparison) -> str:
             figure(metric, difference.second),
             _percent(row),
             _interval(row).strip("[]"),
-            f"**{difference.verdict}**" if difference.verdict in ("better", "worse") else difference.verdict,
+            f"**{difference.conclusion}**" if difference.conclusion in ("better", "worse") else difference.conclusion,
         )
         lines.append("| " + " | ".join(cells) + " |")
     remarks = _remarks(found)
@@ -71,14 +71,14 @@ def as_csv(found: Comparison) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
-        ("case", "metric", "unit", "first", "second", "ratio", "low", "high", "paired", "runs", "runs2", "verdict")
+        ("case", "metric", "unit", "first", "second", "ratio", "low", "high", "paired", "runs", "runs2", "conclusion")
     )
     for row in found.rows:
         one = row.difference
         figures = (one.first, one.second, one.ratio, one.low, one.high)
         numbers = ("" if value is None else f"{value:.6g}" for value in figures)
         unit = METRICS[row.metric].unit
-        writer.writerow((row.case, row.metric, unit, *numbers, "yes" if one.paired else "no", *one.n, one.verdict))
+        writer.writerow((row.case, row.metric, unit, *numbers, "yes" if one.paired else "no", *one.n, one.conclusion))
     return out.getvalue().rstrip("\n")
 
 
@@ -94,22 +94,22 @@ def as_dict(found: Comparison) -> dict[str, Any]:
     }
 
 
-def _percent(row: Row) -> str:
+def _percent(row: ComparisonRow) -> str:
     """`+5.0 %`; of what was 0 there is no percentage."""
     percent = row.difference.percent
     return f"{percent:+.1f} %" if percent is not None else "from 0" if row.difference.second else "none"
 
 
-def _interval(row: Row) -> str:
+def _interval(row: ComparisonRow) -> str:
     if row.difference.low is None or row.difference.high is None:
         return ""
     return f"[{(row.difference.low - 1) * 100:+.1f}%, {(row.difference.high - 1) * 100:+.1f}%]"
 
 
-def _verdict(row: Row) -> str:
+def _conclusion(row: ComparisonRow) -> str:
     first, second = row.difference.n
     runs = f"{first} pairs of runs" if row.difference.paired else f"{first} and {second} runs"
-    return f"{row.difference.verdict} ({runs})"
+    return f"{row.difference.conclusion} ({runs})"
 
 
 def _remarks(found: Comparison) -> list[str]:

@@ -26,11 +26,11 @@ from xskit.bench import far as far_ends
 from xskit.bench.bed import Place
 from xskit.bench.copies import RECEIVING, SENDING, CopyCount
 from xskit.bench.ends import ENDLESS, End
+from xskit.bench.loop_thread import LoopThread
 from xskit.bench.metrics import COUNTED_OF_MODE, Sample
 from xskit.bench.results import Run
 from xskit.bench.runner import Observer, Running, book, conclude, prepared, sample
 from xskit.bench.settings import Case, Conditions
-from xskit.bench.worker import LoopThread
 
 __all__ = ["count_once", "middle_half"]
 

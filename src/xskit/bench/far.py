@@ -23,9 +23,9 @@ from typing import Protocol
 
 from xskit.bench.bed import Place
 from xskit.bench.ends import End
+from xskit.bench.loop_thread import LoopThread, pin, wait_surely
 from xskit.bench.programs import Counting, SocketProgram, admit_sending, echo_program, sink_program
-from xskit.bench.settings import LIVE_PACKET_BYTES, Case, ModeName
-from xskit.bench.worker import LoopThread, pin, wait_surely
+from xskit.bench.settings import LIVE_PACKET_BYTES, BenchMode, Case
 from xskit.errors import UsageError
 from xskit.netconf.interfaces import look
 
@@ -94,7 +94,7 @@ def build(case: Case, place: Place, stack: ExitStack, cpu: int | None) -> list[F
 
     is_live = _is_live(case, place, cpu)
     if case.mode == "txonly":
-        add(Sink(place.far[0]) if live else Socketed("loss", place.far[0], case, cpu, sends=False))
+        add(FarSink(place.far[0]) if live else Socketed("loss", place.far[0], case, cpu, sends=False))
     elif case.mode == "latency":
         bounces = live and case.xdp != "generic" and (case.drive == "live" or place.wired or max(case.queues) == 0)
         add(Reflector(place.far[0]) if bounces else Socketed("l2fwd", place.far[0], case, cpu))
@@ -102,12 +102,12 @@ def build(case: Case, place: Place, stack: ExitStack, cpu: int | None) -> list[F
         add(Socketed("loss", place.far[0], case, cpu))
     elif case.both_ways:
         for name in place.far:
-            add(Sink(name) if is_live else Socketed("loss", name, case, cpu))
+            add(FarSink(name) if is_live else Socketed("loss", name, case, cpu))
         if is_live:
             add(LiveSource(case, place, place.far, cpu))
     else:
         if case.mode in ("l2fwd", "forward"):
-            add(Sink(place.far[-1]) if live else Socketed("loss", place.far[-1], case, cpu, sends=False))
+            add(FarSink(place.far[-1]) if live else Socketed("loss", place.far[-1], case, cpu, sends=False))
         if is_live:
             add(LiveSource(case, place, place.far[:1], cpu))
         else:
@@ -133,7 +133,7 @@ def cpus_for(case: Case, place: Place, preferred: int | None) -> dict[int, int |
     return {queue: next((cpu for cpu in allowed if cpu % queues == queue), None) for queue in case.queues}
 
 
-class Sink:
+class FarSink:
     """Counts and drops."""
 
     def __init__(self, interface: str) -> None:
@@ -169,7 +169,7 @@ class Sink:
         self._program.close()
 
 
-class Reflector(Sink):
+class Reflector(FarSink):
     """Sends back."""
 
     def __init__(self, interface: str) -> None:
@@ -293,7 +293,7 @@ class Socketed:
 
     def __init__(
         self,
-        loop: ModeName,
+        loop: BenchMode,
         interface: str,
         case: Case,
         cpu: int | None,

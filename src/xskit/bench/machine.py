@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from xskit.bench.results import ModeInUse
+from xskit.bench.results import BindModeInUse
 from xskit.errors import XskitError
 from xskit.netconf import ethtool
 from xskit.netconf.interfaces import control_socket, look
@@ -58,7 +58,7 @@ def describe_machine() -> dict[str, Any]:
     return facts
 
 
-def describe_interface(name: str, mode: ModeInUse) -> dict[str, Any]:
+def describe_interface(name: str, mode: BindModeInUse) -> dict[str, Any]:
     """Driver, firmware, MTU, queues, rings, offloads, XDP features, and the CPUs of its interrupts."""
     facts = look(name)
     with control_socket() as control:

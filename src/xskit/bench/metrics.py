@@ -17,7 +17,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Literal
 
-from xskit.bench.settings import ModeName
+from xskit.bench.settings import BenchMode
 
 __all__ = ["COUNTED_OF_MODE", "METRICS", "OF_MODE", "Metric", "Sample", "rates", "steady_from"]
 
@@ -56,7 +56,7 @@ METRICS = {
 
 _RX = ("rx_pps", "rx_bps")
 _TX = ("tx_pps", "tx_bps")
-OF_MODE: dict[ModeName, tuple[str, ...]] = {
+OF_MODE: dict[BenchMode, tuple[str, ...]] = {
     "rxdrop": (*_RX, "cpu_ns_per_packet"),
     "txonly": (*_TX, "cpu_ns_per_packet"),
     "l2fwd": ("rx_pps", *_TX, "cpu_ns_per_packet"),
@@ -67,7 +67,7 @@ OF_MODE: dict[ModeName, tuple[str, ...]] = {
 """The first is the one that stands for the mode."""
 
 _COUNTED = ("instructions_per_packet", "guest_instructions_per_packet", "copied_bytes_per_packet")
-COUNTED_OF_MODE: dict[ModeName, tuple[str, ...]] = {
+COUNTED_OF_MODE: dict[BenchMode, tuple[str, ...]] = {
     "rxdrop": _COUNTED,
     "txonly": _COUNTED,
     "l2fwd": _COUNTED,

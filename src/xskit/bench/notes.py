@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xskit.bench.guest import counted_instructions
+from xskit.bench.in_guest import counted_instructions
 from xskit.bench.results import Run
 from xskit.bench.settings import Case
 from xskit.netconf.interfaces import LinkState, Watch, look

@@ -12,7 +12,7 @@ import numpy as np
 
 from xskit.bench import svg
 from xskit.bench.metrics import METRICS, Sample
-from xskit.bench.results import Outcome, Session
+from xskit.bench.results import CaseResult, Session
 from xskit.bench.table import no_results, remarks
 from xskit.bench.words import case_words, figure, interval
 from xskit.engine import histogram
@@ -66,7 +66,7 @@ def render(session: Session) -> str:
     return "\n".join(parts) + "</html>\n"
 
 
-def _pairs(session: Session, labels: list[str]) -> list[tuple[Outcome, str]]:
+def _pairs(session: Session, labels: list[str]) -> list[tuple[CaseResult, str]]:
     return list(zip(session.outcomes, labels, strict=True))
 
 
@@ -104,7 +104,7 @@ def _dots(session: Session, labels: list[str], name: str) -> str:
     return svg.dots(rows, "" if unit == "1" else unit)
 
 
-def _over_time(outcome: Outcome, label: str) -> svg.Line:
+def _over_time(outcome: CaseResult, label: str) -> svg.Line:
     samples: list[Sample] = outcome.runs[-1].samples
     points = []
     for before, after in itertools.pairwise(samples):
@@ -113,7 +113,7 @@ def _over_time(outcome: Outcome, label: str) -> svg.Line:
     return svg.Line(label, points)
 
 
-def _round_trips(outcomes: list[Outcome], labels: list[str]) -> str:
+def _round_trips(outcomes: list[CaseResult], labels: list[str]) -> str:
     """Quantiles on an axis of nines."""
     curves = []
     for outcome, label in zip(outcomes, labels, strict=True):

@@ -17,13 +17,13 @@ from typing import Self
 from xskit.abi.bpf import Helper, MapType, XdpAction, XdpMd
 from xskit.bench.settings import QUEUES
 from xskit.bpf.asm import R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, U16, U32, U64, Assembler
-from xskit.bpf.attach import BpfLink, Mode, attach
+from xskit.bpf.attach import BpfLink, XdpMode, attach
 from xskit.bpf.errors import AttachError
 from xskit.bpf.map import Map, MapSpec
-from xskit.bpf.probe import Feature, available
+from xskit.bpf.probe import BpfFeature, available
 from xskit.bpf.program import Program, ProgramSpec
 from xskit.netconf.interfaces import look
-from xskit.xsk.opening import Mode as Rung
+from xskit.xsk.opening import BindMode
 
 __all__ = ["Counting", "SocketProgram", "admit_sending", "attach_best", "echo_program", "live_program", "sink_program"]
 
@@ -125,21 +125,21 @@ def live_program(number_offset: int) -> ProgramSpec:
     return ProgramSpec("xk_live", a.assemble())
 
 
-def attach_best(program: Program, ifindex: int, rung: Rung) -> tuple[BpfLink, Mode, list[str]]:
+def attach_best(program: Program, ifindex: int, rung: BindMode) -> tuple[BpfLink, XdpMode, list[str]]:
     """Attach natively, or where only that works or is asked for, generically; the sentences say why not natively.
 
     Raises:
         AttachError: neither works; of two failures, the native one's.
     """
     if rung == "generic":
-        return attach(program, ifindex, Mode.GENERIC), Mode.GENERIC, []
+        return attach(program, ifindex, XdpMode.GENERIC), XdpMode.GENERIC, []
     try:
-        return attach(program, ifindex, Mode.NATIVE), Mode.NATIVE, []
+        return attach(program, ifindex, XdpMode.NATIVE), XdpMode.NATIVE, []
     except AttachError as native:
         if rung != "auto":
             raise
         try:
-            return attach(program, ifindex, Mode.GENERIC), Mode.GENERIC, [f"native: {native.cause}"]
+            return attach(program, ifindex, XdpMode.GENERIC), XdpMode.GENERIC, [f"native: {native.cause}"]
         except AttachError:
             raise native from None
 
@@ -171,13 +171,13 @@ class SocketProgram(_Closing):
         why: why not natively.
     """
 
-    def __init__(self, ifindex: int, rung: Rung, sharers: int = 1) -> None:
+    def __init__(self, ifindex: int, rung: BindMode, sharers: int = 1) -> None:
         with ExitStack() as undo:
             self._sharers = sharers
             entries = QUEUES * sharers
             self._sockets = undo.enter_context(Map.create(MapSpec("xk_sockets", MapType.XSKMAP, 4, 4, entries)))
             turn = undo.enter_context(Map.create(MapSpec("xk_turn", MapType.PERCPU_ARRAY, 4, 8, 1)))
-            spec = sockets_program(sharers, frags=available(Feature.XDP_FRAGS))
+            spec = sockets_program(sharers, frags=available(BpfFeature.XDP_FRAGS))
             program = undo.enter_context(Program.load(spec, {_SOCKETS: self._sockets, _TURN: turn}))
             link, self.mode, self.why = attach_best(program, ifindex, rung)
             undo.callback(link.close)
@@ -193,7 +193,7 @@ class SocketProgram(_Closing):
             self._sockets.delete(queue * self._sharers + sharer)
 
 
-def admit_sending(name: str, rung: Rung) -> SocketProgram | None:
+def admit_sending(name: str, rung: BindMode) -> SocketProgram | None:
     """A program for an interface that only sends. With zero copy some drivers refuse to send without one (i40e and
     igb: EINVAL from sendto); packets that come pass it. None where it cannot be attached, or no driver asks for it."""
     if rung not in ("auto", "zero-copy") or look(name).kind:
@@ -211,7 +211,9 @@ class Counting(_Closing):
         with ExitStack() as undo:
             spec = MapSpec("xk_counts", MapType.PERCPU_ARRAY, 4, 16, 1)
             self._counts = undo.enter_context(Map.create(spec))
-            self.program = undo.enter_context(Program.load(make(available(Feature.XDP_FRAGS)), {_COUNTS: self._counts}))
+            self.program = undo.enter_context(
+                Program.load(make(available(BpfFeature.XDP_FRAGS)), {_COUNTS: self._counts})
+            )
             if ifindex is not None:
                 link, _, _ = attach_best(self.program, ifindex, "auto")
                 undo.callback(link.close)
@@ -227,7 +229,7 @@ class Counting(_Closing):
         """
         made = cls(lambda _frags: live_program(number_offset))
         try:
-            link = attach(made.program, look("lo").index, Mode.GENERIC)
+            link = attach(made.program, look("lo").index, XdpMode.GENERIC)
         except BaseException:
             made.close()
             raise

@@ -1,7 +1,7 @@
 """What came out: runs, cases, and the whole session, as JSON and back.
 
 Session   machine, versions, command, conditions
-  Outcome   one case: the mode really in use, its runs
+  CaseResult   one case: the mode really in use, its runs
     Run       one run: samples, counters, metrics
 """
 
@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from xskit.bench.guest import COUNTED, VIRTUAL
+from xskit.bench.in_guest import COUNTED, VIRTUAL
+from xskit.bench.inference import Spread, spread
 from xskit.bench.metrics import COUNTED_OF_MODE, OF_MODE, Sample
 from xskit.bench.settings import Case, distinguishing
-from xskit.bench.statistics import Spread, spread
 from xskit.errors import UsageError, XskitError
 
-__all__ = ["SCHEMA", "FileError", "ModeInUse", "Outcome", "Run", "Session"]
+__all__ = ["SCHEMA", "BindModeInUse", "CaseResult", "FileError", "Run", "Session"]
 
 SCHEMA = 1
 
@@ -34,7 +34,7 @@ class FileError(XskitError):
 
 
 @dataclass
-class ModeInUse:
+class BindModeInUse:
     """What was really got, which need not be what was asked for."""
 
     xdp: str
@@ -80,11 +80,11 @@ class Run:
 
 
 @dataclass
-class Outcome:
+class CaseResult:
     """All runs of one case."""
 
     case: Case
-    mode: ModeInUse
+    mode: BindModeInUse
     interfaces: list[dict[str, Any]] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
 
@@ -144,7 +144,7 @@ class Session:
     command: list[str]
     conditions: dict[str, Any]
     started: str
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[CaseResult] = field(default_factory=list)
     seconds: float = 0.0
     interrupted: bool = False
     guests: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -218,8 +218,8 @@ class Session:
                 names, columns = run["samples"].keys(), run["samples"].values()
                 samples = [Sample(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
                 runs.append(Run(**{**run, "samples": samples}))
-            mode = ModeInUse(**found["mode_in_use"])
-            outcomes.append(Outcome(Case.from_dict(found["case"]), mode, found["interfaces"], runs))
+            mode = BindModeInUse(**found["mode_in_use"])
+            outcomes.append(CaseResult(Case.from_dict(found["case"]), mode, found["interfaces"], runs))
         return cls(
             machine=values["machine"],
             command=values["command"],

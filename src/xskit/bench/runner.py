@@ -20,13 +20,13 @@ from xskit.bench import far as far_ends
 from xskit.bench.bed import Place
 from xskit.bench.ends import End, memory
 from xskit.bench.interrupts import Interrupts
+from xskit.bench.loop_thread import LoopThread
 from xskit.bench.metrics import OF_MODE, Sample, rates, steady_from
 from xskit.bench.notes import explain_silence, notes
 from xskit.bench.others import OtherPrograms
 from xskit.bench.programs import SocketProgram, admit_sending
-from xskit.bench.results import ModeInUse, Run
+from xskit.bench.results import BindModeInUse, Run
 from xskit.bench.settings import Case, Conditions
-from xskit.bench.worker import LoopThread
 from xskit.engine import histogram
 from xskit.netconf.interfaces import look
 
@@ -50,7 +50,7 @@ class Running:
     """A run as an observer sees it while it goes on."""
 
     case: Case
-    mode: ModeInUse
+    mode: BindModeInUse
     repeat: int
     ends: list[End]
     samples: list[Sample]
@@ -145,7 +145,7 @@ def choose_cpus(conditions: Conditions) -> tuple[list[int], int | None]:
     return workers, drive
 
 
-def open_ends(case: Case, place: Place, stack: ExitStack) -> tuple[list[End], ModeInUse]:
+def open_ends(case: Case, place: Place, stack: ExitStack) -> tuple[list[End], BindModeInUse]:
     """The ends under test, in the order in which workers take them."""
     sends_itself = case.mode in ("txonly", "latency") or (case.mode == "loss" and not place.far)
     numbered = case.packet
@@ -179,7 +179,7 @@ def open_ends(case: Case, place: Place, stack: ExitStack) -> tuple[list[End], Mo
     first = ends[-1].sockets[0]
     why = list(dict.fromkeys([*(why for program in programs for why in program.why), *first.why]))
     xdp = str(programs[0].mode) if programs else "none"
-    return ends, ModeInUse(xdp, first.zero_copy, first.multi_buffer, first.transmit_budget, why)
+    return ends, BindModeInUse(xdp, first.zero_copy, first.multi_buffer, first.transmit_budget, why)
 
 
 def make_workers(case: Case, conditions: Conditions, ends: Sequence[End], cpus: Sequence[int]) -> list[LoopThread]:

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 
 from xskit.bench.bed import Bed
 from xskit.bench.counted import count_once
-from xskit.bench.guest import counted_instructions
+from xskit.bench.in_guest import counted_instructions
 from xskit.bench.machine import describe_interface, describe_machine
-from xskit.bench.results import Outcome, Session
+from xskit.bench.results import CaseResult, Session
 from xskit.bench.runner import Observer, run_once
 from xskit.bench.settings import Case, Conditions
 
@@ -67,7 +67,7 @@ def measure(
                 if number == len(session.outcomes):
                     with place.inside():
                         facts = [describe_interface(name, running.mode) for name in place.near]
-                    session.outcomes.append(Outcome(case, running.mode, facts))
+                    session.outcomes.append(CaseResult(case, running.mode, facts))
                 session.outcomes[number].runs.append(run)
                 session.seconds = round(time.monotonic() - begun, 3)
                 if on_run:

@@ -8,16 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
+from xskit.bench.inference import PAIRS
 from xskit.bench.packet import DESTINATION_MAC, PATTERN, SOURCE_MAC, PacketSpec
-from xskit.bench.statistics import PAIRS
 from xskit.errors import UsageError
-from xskit.xsk.opening import Mode as Rung
+from xskit.xsk.opening import BindMode
 from xskit.xsk.traffic import MOST_FRAMES
 
-__all__ = ["MODES", "QUEUES", "Case", "Conditions", "DriveKind", "ModeName", "sweep"]
+__all__ = ["MODES", "QUEUES", "BenchMode", "Case", "Conditions", "DriveKind", "sweep"]
 
-ModeName = Literal["rxdrop", "txonly", "l2fwd", "forward", "latency", "loss"]
-MODES: tuple[ModeName, ...] = get_args(ModeName)
+BenchMode = Literal["rxdrop", "txonly", "l2fwd", "forward", "latency", "loss"]
+MODES: tuple[BenchMode, ...] = get_args(BenchMode)
 
 DriveKind = Literal["auto", "live", "af-xdp", "none"]
 """What works at the other end of a veth pair made for the benchmark: BPF programs and live frames, or AF_XDP."""
@@ -44,11 +44,11 @@ class Case:
         UsageError: an impossible value.
     """
 
-    mode: ModeName
+    mode: BenchMode
     interfaces: tuple[str, ...] = ()
     """One, or two for forward and loss; none: a veth pair each is made."""
     queues: tuple[int, ...] = (0,)
-    xdp: Rung = "auto"
+    xdp: BindMode = "auto"
     packet_size: int = 64
     frame_size: int = 4096
     frames: int = 4096

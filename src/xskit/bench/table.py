@@ -11,7 +11,7 @@ from rich.text import Text
 
 from xskit.bench.metrics import METRICS, OF_MODE, rates
 from xskit.bench.others import BUSY
-from xskit.bench.results import Outcome, Session
+from xskit.bench.results import CaseResult, Session
 from xskit.bench.runner import CALLS, Running
 from xskit.bench.words import case_words, figure, interval
 
@@ -68,12 +68,12 @@ def final_table(session: Session) -> Table:
     return table
 
 
-def no_results(session: Session, outcome: Outcome) -> list[str]:
+def no_results(session: Session, outcome: CaseResult) -> list[str]:
     """The mode's first metric where instructions were counted: it and the others like it, times and rates, are none."""
     return [OF_MODE[outcome.case.mode][0]] if session.is_counted(outcome.case) else []
 
 
-def _outliers(outcome: Outcome, name: str, positions: Sequence[int]) -> str:
+def _outliers(outcome: CaseResult, name: str, positions: Sequence[int]) -> str:
     values = outcome.values(name)
     return ", ".join(figure(METRICS[name], values[at]) for at in positions[:3]) + (" ..." if len(positions) > 3 else "")
 
@@ -122,7 +122,7 @@ def remarks(session: Session) -> list[str]:
     return list(found)
 
 
-def _not_known(outcome: Outcome, until: float, where: str) -> str:
+def _not_known(outcome: CaseResult, until: float, where: str) -> str:
     """What --until asked for, and what there is."""
     title = METRICS[outcome.main_metric].title
     spread = outcome.spread(outcome.main_metric)

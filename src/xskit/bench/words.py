@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from xskit.bench.inference import Spread
 from xskit.bench.metrics import Metric
-from xskit.bench.statistics import Spread
 from xskit.units import format_duration
 
 __all__ = ["case_words", "figure", "interval", "option_word"]

@@ -47,11 +47,11 @@ __all__ = [
     "Alu",
     "Assembler",
     "AssemblyError",
-    "Comparison",
+    "Condition",
     "Instruction",
     "OpClass",
     "Register",
-    "Size",
+    "Width",
     "encode",
 ]
 
@@ -69,7 +69,7 @@ class Register(IntEnum):
 R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10 = Register
 
 
-class Size(IntEnum):
+class Width(IntEnum):
     """Width of a memory access, in bytes."""
 
     U8 = 1
@@ -78,10 +78,10 @@ class Size(IntEnum):
     U64 = 8
 
 
-U8, U16, U32, U64 = Size
+U8, U16, U32, U64 = Width
 
 Alu = Literal["=", "+=", "-=", "*=", "/=", "%=", "|=", "&=", "^=", "<<=", ">>=", "s>>="]
-Comparison = Literal["==", "!=", ">", ">=", "<", "<=", "s>", "s>=", "s<", "s<=", "&"]
+Condition = Literal["==", "!=", ">", ">=", "<", "<=", "s>", "s>=", "s<", "s<=", "&"]
 
 
 class OpClass(IntEnum):
@@ -110,7 +110,7 @@ ALU_CODES: Final[dict[Alu, int]] = {
     "=": 0xB0,
     "s>>=": 0xC0,
 }
-JUMP_CODES: Final[dict[Comparison, int]] = {
+JUMP_CODES: Final[dict[Condition, int]] = {
     "==": 0x10,
     ">": 0x20,
     ">=": 0x30,
@@ -123,7 +123,7 @@ JUMP_CODES: Final[dict[Comparison, int]] = {
     "s<": 0xC0,
     "s<=": 0xD0,
 }
-SIZE_CODES: Final[dict[Size, int]] = {U32: 0x00, U16: 0x08, U8: 0x10, U64: 0x18}
+SIZE_CODES: Final[dict[Width, int]] = {U32: 0x00, U16: 0x08, U8: 0x10, U64: 0x18}
 
 _USE_REGISTER = 0x08  # the operand is a register, not the immediate
 _MODE_MEMORY = 0x60
@@ -178,18 +178,18 @@ class Assembler:
         """Turn a number between host and network byte order; bits above are cut off."""
         return self._put(Instruction(_SWAP_TO_BIG_ENDIAN, dst, immediate=bits))
 
-    def load(self, dst: Register, base: Register, offset: int, size: Size) -> Assembler:
+    def load(self, dst: Register, base: Register, offset: int, size: Width) -> Assembler:
         """`dst = *(size *)(base + offset)`, zero-extended."""
         return self._put(Instruction(OpClass.LDX | _MODE_MEMORY | SIZE_CODES[size], dst, base, offset))
 
-    def store(self, base: Register, offset: int, operand: Register | int, size: Size) -> Assembler:
+    def store(self, base: Register, offset: int, operand: Register | int, size: Width) -> Assembler:
         """`*(size *)(base + offset) = operand`."""
         opcode = _MODE_MEMORY | SIZE_CODES[size]
         if isinstance(operand, Register):
             return self._put(Instruction(OpClass.STX | opcode, base, operand, offset))
         return self._put(Instruction(OpClass.ST | opcode, base, 0, offset, operand))
 
-    def atomic_add(self, base: Register, offset: int, operand: Register, size: Size) -> Assembler:
+    def atomic_add(self, base: Register, offset: int, operand: Register, size: Width) -> Assembler:
         """`lock *(size *)(base + offset) += operand`; U32 or U64."""
         if size not in (U32, U64):
             raise AssemblyError(f"an atomic addition takes 4 or 8 bytes, not {size}")
@@ -212,7 +212,7 @@ class Assembler:
         self._jumps[len(self._code)] = target
         return self._put(Instruction(_JUMP_ALWAYS))
 
-    def jump_if(self, left: Register, comparison: Comparison, right: Register | int, target: str) -> Assembler:
+    def jump_if(self, left: Register, comparison: Condition, right: Register | int, target: str) -> Assembler:
         """Go on at a label when the 64-bit comparison holds; `&`: when the two have a bit in common."""
         self._jumps[len(self._code)] = target
         opcode = OpClass.JMP | JUMP_CODES[comparison]

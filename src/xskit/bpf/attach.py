@@ -21,10 +21,10 @@ from xskit.bpf.program import Program
 from xskit.errors import XskitError
 from xskit.netlink import NetlinkError
 
-__all__ = ["BpfLink", "Mode", "attach", "attach_tcx_egress"]
+__all__ = ["BpfLink", "XdpMode", "attach", "attach_tcx_egress"]
 
 
-class Mode(IntEnum):
+class XdpMode(IntEnum):
     """Where in the receive path an XDP program runs."""
 
     NATIVE = XdpAttachFlag.DRV_MODE
@@ -63,7 +63,7 @@ class BpfLink(Handle):
         return f"<BpfLink {self.program} on {self.ifindex}, {self.where}{', closed' if self.closed else ''}>"
 
 
-def attach(program: Program, ifindex: int, mode: Mode) -> BpfLink:
+def attach(program: Program, ifindex: int, mode: XdpMode) -> BpfLink:
     """Attach an XDP program to an interface (BPF_LINK_CREATE, Linux 5.9; CAP_NET_ADMIN).
 
     Raises AttachError with the kernel's own words, or PrivilegeError.
@@ -87,7 +87,7 @@ def attach_tcx_egress(program: Program, ifindex: int) -> BpfLink:
     return BpfLink(fd, program.spec.name, ifindex, "tcx egress")
 
 
-def _words(program: Program, ifindex: int, mode: Mode, error: OSError) -> str | None:
+def _words(program: Program, ifindex: int, mode: XdpMode, error: OSError) -> str | None:
     """The kernel's sentence, had by trying the same over netlink; should that work, it is undone at once."""
     if error.errno in (errno.EPERM, errno.ENODEV):
         return None

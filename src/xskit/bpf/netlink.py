@@ -15,7 +15,7 @@ from xskit.abi import netlink as nl
 from xskit.abi.netlink import XdpAttachFlag, XdpAttribute
 from xskit.netlink import Netlink, NetlinkError, attribute, attributes, nest, u32
 
-__all__ = ["Interface", "interface", "parse_interface", "set_xdp"]
+__all__ = ["AttachTarget", "interface", "parse_interface", "set_xdp"]
 
 _PROGRAM_ATTRIBUTES = {
     XdpAttribute.DRV_PROG_ID: "native",
@@ -25,7 +25,7 @@ _PROGRAM_ATTRIBUTES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Interface:
+class AttachTarget:
     """What RTM_GETLINK says of an interface, as far as attaching a program depends on it."""
 
     name: str
@@ -38,7 +38,7 @@ class Interface:
     """Attached XDP programs as (mode, program id)."""
 
 
-def interface(ifindex: int) -> Interface | None:
+def interface(ifindex: int) -> AttachTarget | None:
     """Ask for an interface; None when there is none of that index.  Raises OSError for anything else."""
     with Netlink() as netlink:
         try:
@@ -61,14 +61,14 @@ def set_xdp(ifindex: int, program_fd: int, flags: XdpAttachFlag, expected_fd: in
         netlink.request(nl.RTM_SETLINK, nl.LINK_HEADER.pack(0, 0, ifindex, 0, 0) + nest(nl.IFLA_XDP, parts))
 
 
-def parse_interface(body: bytes) -> Interface:
+def parse_interface(body: bytes) -> AttachTarget:
     """Read the body of an RTM_NEWLINK."""
     found = attributes(body, nl.LINK_HEADER.size)
     info = attributes(found.get(nl.IFLA_LINKINFO, b""))
     xdp = attributes(found.get(nl.IFLA_XDP, b""))
     kind = info.get(nl.IFLA_INFO_KIND)
     local = nl.IFLA_LINK in found and nl.IFLA_LINK_NETNSID not in found
-    return Interface(
+    return AttachTarget(
         name=found[nl.IFLA_IFNAME].rstrip(b"\0").decode(errors="replace"),
         kind=kind.rstrip(b"\0").decode() if kind else None,
         mtu_bytes=_number(found[nl.IFLA_MTU]),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from os import close, getpid, readlink
 from pathlib import Path
 
-from xskit.abi.bpf import Command, LinkType
+from xskit.abi.bpf import BpfCommand, LinkType
 from xskit.bpf import netlink, syscall
 from xskit.bpf.program import program_info
 
@@ -53,7 +53,7 @@ def _occupant(mode: str, program_id: int, ifindex: int) -> Occupant:
 
 def _name_of(program_id: int) -> str | None:
     with suppress(OSError):
-        fd = syscall.fd_by_id(Command.PROG_GET_FD_BY_ID, program_id)
+        fd = syscall.fd_by_id(BpfCommand.PROG_GET_FD_BY_ID, program_id)
         try:
             return program_info(fd).name or None
         finally:
@@ -64,17 +64,17 @@ def _name_of(program_id: int) -> str | None:
 def _link_of(program_id: int, ifindex: int) -> int | None:
     """The XDP bpf_link that holds a program on an interface; the same program may have others on other interfaces."""
     with suppress(OSError):
-        link_id = syscall.next_id(Command.LINK_GET_NEXT_ID, 0)
+        link_id = syscall.next_id(BpfCommand.LINK_GET_NEXT_ID, 0)
         while link_id is not None:
             with suppress(OSError):  # it may be gone by now
-                fd = syscall.fd_by_id(Command.LINK_GET_FD_BY_ID, link_id)
+                fd = syscall.fd_by_id(BpfCommand.LINK_GET_FD_BY_ID, link_id)
                 try:
                     kind, _, program, interface = _LINK_INFO.unpack(syscall.object_info(fd, _LINK_INFO.size))
                 finally:
                     close(fd)
                 if (kind, program, interface) == (LinkType.XDP, program_id, ifindex):
                     return link_id
-            link_id = syscall.next_id(Command.LINK_GET_NEXT_ID, link_id)
+            link_id = syscall.next_id(BpfCommand.LINK_GET_NEXT_ID, link_id)
     return None
 
 

@@ -15,10 +15,10 @@ from xskit.bpf.map import Map, MapSpec
 from xskit.bpf.program import Program, ProgramSpec
 from xskit.errors import PrivilegeError, XskitError
 
-__all__ = ["Feature", "Support", "available", "probe", "probe_all"]
+__all__ = ["BpfFeature", "Support", "available", "probe", "probe_all"]
 
 
-class Feature(Enum):
+class BpfFeature(Enum):
     """A feature: (what it is, the kernel that brought it)."""
 
     MAPS = ("BPF maps (array, per-CPU array, hash)", "4.6")
@@ -42,24 +42,24 @@ class Feature(Enum):
 class Support:
     """Whether the kernel has a feature; `available` is None when this process has not the rights to find out."""
 
-    feature: Feature
+    feature: BpfFeature
     available: bool | None
     detail: str
     """Why not, in a sentence; empty when it is there."""
 
 
-def available(feature: Feature) -> bool:
+def available(feature: BpfFeature) -> bool:
     """Whether the kernel is known to have it."""
     return probe(feature).available is True
 
 
 def probe_all() -> list[Support]:
     """Every feature, in the order of the enum."""
-    return [probe(feature) for feature in Feature]
+    return [probe(feature) for feature in BpfFeature]
 
 
 @cache
-def probe(feature: Feature) -> Support:
+def probe(feature: BpfFeature) -> Support:
     """Try one feature: nothing stays behind, and no interface is touched."""
     try:
         _TRIALS[feature]()
@@ -93,16 +93,16 @@ def _try_xdp_frags() -> None:
 
 def _try_link() -> None:
     # A program that is none: a kernel that knows the command says EBADF, one that does not EINVAL.
-    _expect(errno.EBADF, Feature.LINK, -1, AttachType.XDP)
+    _expect(errno.EBADF, BpfFeature.LINK, -1, AttachType.XDP)
 
 
 def _try_tcx() -> None:
     # An interface that is none: ENODEV where tcx exists, EINVAL where it does not.
     with Program.load(_nothing(ProgramType.SCHED_CLS, AttachType.TCX_EGRESS)) as program:
-        _expect(errno.ENODEV, Feature.TCX, program.fd, AttachType.TCX_EGRESS)
+        _expect(errno.ENODEV, BpfFeature.TCX, program.fd, AttachType.TCX_EGRESS)
 
 
-def _expect(number: int, feature: Feature, program_fd: int, attach_type: AttachType) -> None:
+def _expect(number: int, feature: BpfFeature, program_fd: int, attach_type: AttachType) -> None:
     """Attach to an interface that cannot exist, and see by the errno how far the kernel got."""
     try:
         syscall.link_create(program_fd, (1 << 31) - 1, attach_type, 0)
@@ -119,11 +119,11 @@ def _nothing(kind: ProgramType, attach_type: AttachType, *, frags: bool = False)
 
 
 _TRIALS = {
-    Feature.MAPS: _try_maps,
-    Feature.LPM_TRIE: _try_lpm_trie,
-    Feature.XSKMAP: _try_xskmap,
-    Feature.XDP_PROGRAM: _try_xdp_program,
-    Feature.XDP_FRAGS: _try_xdp_frags,
-    Feature.LINK: _try_link,
-    Feature.TCX: _try_tcx,
+    BpfFeature.MAPS: _try_maps,
+    BpfFeature.LPM_TRIE: _try_lpm_trie,
+    BpfFeature.XSKMAP: _try_xskmap,
+    BpfFeature.XDP_PROGRAM: _try_xdp_program,
+    BpfFeature.XDP_FRAGS: _try_xdp_frags,
+    BpfFeature.LINK: _try_link,
+    BpfFeature.TCX: _try_tcx,
 }

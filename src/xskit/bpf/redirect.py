@@ -24,11 +24,11 @@ from typing import Final, Self
 
 from xskit.abi.bpf import Helper, MapType, UpdateFlag, XdpAction, XdpMd
 from xskit.bpf.asm import R0, R1, R2, R3, R4, R6, R7, R8, R10, U32, U64, Assembler
-from xskit.bpf.attach import BpfLink, Mode, attach
+from xskit.bpf.attach import BpfLink, XdpMode, attach
 from xskit.bpf.chatter import jump_if_chatter
 from xskit.bpf.errors import BpfError
 from xskit.bpf.map import Map, MapSpec
-from xskit.bpf.probe import Feature, available
+from xskit.bpf.probe import BpfFeature, available
 from xskit.bpf.program import Program, ProgramSpec
 from xskit.errors import UsageError
 
@@ -124,7 +124,7 @@ class RedirectProgram:
     """The redirect program in the kernel, with its two maps.
 
     ```python
-    with RedirectProgram.load() as redirect, redirect.attach(ifindex, Mode.NATIVE):
+    with RedirectProgram.load() as redirect, redirect.attach(ifindex, XdpMode.NATIVE):
         redirect.register(queue=0, socket_fd=socket.fileno())
     ```
     """
@@ -144,7 +144,7 @@ class RedirectProgram:
         with ExitStack() as undo:
             sockets = undo.enter_context(Map.create(MapSpec("xk_sockets", MapType.XSKMAP, 4, 4, queues)))
             outcomes = undo.enter_context(Map.create(MapSpec("xk_outcomes", MapType.PERCPU_ARRAY, 4, 8, len(Outcome))))
-            with_frags = available(Feature.XDP_FRAGS) if frags is None else frags
+            with_frags = available(BpfFeature.XDP_FRAGS) if frags is None else frags
             spec = redirect_program(frags=with_frags, drop_chatter=drop_chatter)
             program = Program.load(spec, {_SOCKETS: sockets, _OUTCOMES: outcomes})
             undo.pop_all()
@@ -155,7 +155,7 @@ class RedirectProgram:
         """One more than the highest queue number that can be registered."""
         return self._sockets.spec.entries
 
-    def attach(self, ifindex: int, mode: Mode) -> BpfLink:
+    def attach(self, ifindex: int, mode: XdpMode) -> BpfLink:
         """Attach it to an interface of the calling thread's network namespace; see `attach`."""
         return attach(self.program, ifindex, mode)
 

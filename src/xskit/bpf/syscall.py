@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from xskit.abi.bpf import NAME_BYTES, SYSCALL_NUMBER, AttachType, Command, MapType, ProgramType, TestRunFlag
+from xskit.abi.bpf import NAME_BYTES, SYSCALL_NUMBER, AttachType, BpfCommand, MapType, ProgramType, TestRunFlag
 
 __all__ = [
     "BpfCall",
@@ -38,7 +38,7 @@ __all__ = [
     "replaced",
 ]
 
-BpfCall: TypeAlias = Callable[[Command, bytearray], int]
+BpfCall: TypeAlias = Callable[[BpfCommand, bytearray], int]
 """bpf(command, attr): the result, or OSError.  The kernel answers some commands by writing into attr."""
 
 _LOG_BYTES = 1 << 20
@@ -46,7 +46,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
 
-def _kernel(command: Command, attr: bytearray) -> int:
+def _kernel(command: BpfCommand, attr: bytearray) -> int:
     if SYSCALL_NUMBER is None:
         raise OSError(errno.ENOSYS, "xskit does not know the number of bpf(2) on this machine")
     buffer = (ctypes.c_char * len(attr)).from_buffer(attr)
@@ -91,40 +91,40 @@ class _Buffer:
 def map_create(map_type: MapType, key_bytes: int, value_bytes: int, entries: int, flags: int, name: str) -> int:
     """BPF_MAP_CREATE: the new map's file descriptor (close-on-exec, as all of bpf(2)'s)."""
     attr = struct.pack("=7I16s", map_type, key_bytes, value_bytes, entries, flags, 0, 0, _name(name))
-    return _call(Command.MAP_CREATE, bytearray(attr))
+    return _call(BpfCommand.MAP_CREATE, bytearray(attr))
 
 
 def map_lookup(fd: int, key: bytes, value_bytes: int) -> bytes:
     """BPF_MAP_LOOKUP_ELEM: the value; OSError ENOENT when there is none."""
     key_in, value_out = _Buffer(key), _Buffer(b"", value_bytes)
-    _call(Command.MAP_LOOKUP_ELEM, bytearray(struct.pack("=IxxxxQQQ", fd, key_in.address, value_out.address, 0)))
+    _call(BpfCommand.MAP_LOOKUP_ELEM, bytearray(struct.pack("=IxxxxQQQ", fd, key_in.address, value_out.address, 0)))
     return value_out.read(value_bytes)
 
 
 def map_update(fd: int, key: bytes, value: bytes, flags: int) -> None:
     """BPF_MAP_UPDATE_ELEM."""
     key_in, value_in = _Buffer(key), _Buffer(value)
-    _call(Command.MAP_UPDATE_ELEM, bytearray(struct.pack("=IxxxxQQQ", fd, key_in.address, value_in.address, flags)))
+    _call(BpfCommand.MAP_UPDATE_ELEM, bytearray(struct.pack("=IxxxxQQQ", fd, key_in.address, value_in.address, flags)))
 
 
 def map_delete(fd: int, key: bytes) -> None:
     """BPF_MAP_DELETE_ELEM: OSError ENOENT when there is nothing to delete."""
     key_in = _Buffer(key)
-    _call(Command.MAP_DELETE_ELEM, bytearray(struct.pack("=IxxxxQ", fd, key_in.address)))
+    _call(BpfCommand.MAP_DELETE_ELEM, bytearray(struct.pack("=IxxxxQ", fd, key_in.address)))
 
 
 def map_next_key(fd: int, key: bytes | None, key_bytes: int) -> bytes:
     """BPF_MAP_GET_NEXT_KEY: the key behind `key`, the first one for None; OSError ENOENT at the end."""
     key_in, key_out = _Buffer(key or b"", key_bytes), _Buffer(b"", key_bytes)
     address = 0 if key is None else key_in.address
-    _call(Command.MAP_GET_NEXT_KEY, bytearray(struct.pack("=IxxxxQQQ", fd, address, key_out.address, 0)))
+    _call(BpfCommand.MAP_GET_NEXT_KEY, bytearray(struct.pack("=IxxxxQQQ", fd, address, key_out.address, 0)))
     return key_out.read(key_bytes)
 
 
 def raw_tracepoint_open(name: str, program_fd: int) -> int:
     """BPF_RAW_TRACEPOINT_OPEN: a file descriptor that keeps the program attached."""
     name_in = _Buffer(name.encode() + b"\0")
-    return _call(Command.RAW_TRACEPOINT_OPEN, bytearray(struct.pack("=QIxxxx", name_in.address, program_fd)))
+    return _call(BpfCommand.RAW_TRACEPOINT_OPEN, bytearray(struct.pack("=QIxxxx", name_in.address, program_fd)))
 
 
 def program_load(
@@ -145,7 +145,7 @@ def program_load(
         head = struct.pack("=IIQQ", program_type, len(code) // 8, code_in.address, licence_in.address)
         logging = struct.pack("=IIQ", 1, _LOG_BYTES, log_out.address) if log_out else bytes(16)
         tail = struct.pack("=II16sII", 0, flags, _name(name), 0, attach_type)
-        return _retried(Command.PROG_LOAD, head + logging + tail)
+        return _retried(BpfCommand.PROG_LOAD, head + logging + tail)
 
     try:
         return load(None), None, ""
@@ -157,7 +157,7 @@ def program_load(
             return -1, error, log_out.read(_LOG_BYTES).split(b"\0", 1)[0].decode(errors="replace")
 
 
-def _retried(command: Command, attr: bytes) -> int:
+def _retried(command: BpfCommand, attr: bytes) -> int:
     """A signal that arrives while the verifier works ends it with EAGAIN; five tries, as libbpf does."""
     for _ in range(4):
         try:
@@ -190,7 +190,7 @@ def program_test_run(fd: int, data: bytes, context: bytes, *, repeat: int = 1) -
         struct.pack("=IIIIQQII", fd, 0, len(data), room, data_in.address, data_out.address, repeat, 0)
         + struct.pack("=IIQQ", len(context), len(context), *context_at)
     )
-    _call(Command.PROG_TEST_RUN, attr)
+    _call(BpfCommand.PROG_TEST_RUN, attr)
     result, size_out = struct.unpack_from("=I4xI", attr, 4)
     (duration,) = struct.unpack_from("=I", attr, 36)
     return TestRun(result, data_out.read(size_out), context_out.read(len(context)), duration)
@@ -207,27 +207,27 @@ def program_run_live(fd: int, data: bytes, context: bytes, *, repeat: int, batch
         + struct.pack("=IIQQ", len(context), 0, context_in.address, 0)
         + struct.pack("=III", TestRunFlag.XDP_LIVE_FRAMES, 0, batch)
     )
-    _call(Command.PROG_TEST_RUN, attr)
+    _call(BpfCommand.PROG_TEST_RUN, attr)
 
 
 def link_create(program_fd: int, ifindex: int, attach_type: AttachType, flags: int) -> int:
     """BPF_LINK_CREATE: a bpf_link's file descriptor; the program stays attached while anybody holds it."""
-    return _call(Command.LINK_CREATE, bytearray(struct.pack("=iIII16x", program_fd, ifindex, attach_type, flags)))
+    return _call(BpfCommand.LINK_CREATE, bytearray(struct.pack("=iIII16x", program_fd, ifindex, attach_type, flags)))
 
 
 def object_info(fd: int, size_bytes: int) -> bytes:
     """BPF_OBJ_GET_INFO_BY_FD: the first bytes of struct bpf_prog_info, bpf_map_info or bpf_link_info."""
     info_out = _Buffer(b"", size_bytes)
-    _call(Command.OBJ_GET_INFO_BY_FD, bytearray(struct.pack("=IIQ", fd, size_bytes, info_out.address)))
+    _call(BpfCommand.OBJ_GET_INFO_BY_FD, bytearray(struct.pack("=IIQ", fd, size_bytes, info_out.address)))
     return info_out.read(size_bytes)
 
 
-def fd_by_id(command: Command, object_id: int) -> int:
+def fd_by_id(command: BpfCommand, object_id: int) -> int:
     """BPF_PROG_GET_FD_BY_ID or BPF_LINK_GET_FD_BY_ID (CAP_SYS_ADMIN)."""
     return _call(command, bytearray(struct.pack("=III", object_id, 0, 0)))
 
 
-def next_id(command: Command, after: int) -> int | None:
+def next_id(command: BpfCommand, after: int) -> int | None:
     """BPF_PROG_GET_NEXT_ID or BPF_LINK_GET_NEXT_ID: the smallest id above `after`, None at the end (CAP_SYS_ADMIN)."""
     attr = bytearray(struct.pack("=III", after, 0, 0))
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from xskit.bench.guest import DURATION_S, REPEAT, counted_instructions
+from xskit.bench.in_guest import DURATION_S, REPEAT, counted_instructions
 from xskit.cli.bench_compare import compare, load
 from xskit.cli.bench_options import (
     AskedGuests,
@@ -25,7 +25,7 @@ from xskit.cli.bench_options import (
     names,
     read_clock_name,
 )
-from xskit.cli.bench_show import View, show
+from xskit.cli.bench_show import Display, show
 from xskit.cli.nic import Nic
 from xskit.cli.output import check_file, compiling
 from xskit.errors import UsageError
@@ -271,7 +271,7 @@ def _measure(
 
         session = in_guests(asked, ctx, cases, endless=endless, columns=format == "xdpsock", quiet=quiet)
     else:
-        view = View(format=format, quiet=quiet or json, extra=extra, calls=calls, conditions=conditions)
+        view = Display(format=format, quiet=quiet or json, extra=extra, calls=calls, conditions=conditions)
         session = _run(cases, conditions, view, wired)
     show(session, json=json, format=format, extra=extra, calls=calls, report=report, html=html)
     if before is not None:
@@ -303,7 +303,7 @@ def _chosen(*, skb: bool, native: bool, zero_copy: bool, copy: bool) -> str:
     return "native" if native or copy else "auto"
 
 
-def _run(cases: list[Case], conditions: Conditions, view: View, far: tuple[str, ...]) -> Session:
+def _run(cases: list[Case], conditions: Conditions, view: Display, far: tuple[str, ...]) -> Session:
     from xskit.netconf.signals import terminated_by_exception
 
     with terminated_by_exception():

@@ -35,7 +35,7 @@ def compare(
 ) -> None:
     """Say what changed between results: medians, percent, its 95 % interval, and better, worse or within noise.
 
-    The verdict asks for more than the interval: 99 % of it must lie on one side. Where the machines differ it says so.
+    A conclusion asks for more than the interval: 99 % of it must lie on one side. Where the machines differ it says so.
 
     \b
     Examples:

@@ -18,8 +18,8 @@ from xskit.netconf.signals import terminated_by_exception
 from xskit.vm import kernels
 from xskit.vm.devices import model
 from xskit.vm.errors import GuestError
-from xskit.vm.machine import Machine
-from xskit.vm.session import Request, Result, run_guest
+from xskit.vm.hardware import GuestHardware
+from xskit.vm.session import GuestResult, Request, run_guest
 
 if TYPE_CHECKING:
     from xskit.bench.settings import Case
@@ -120,8 +120,8 @@ def _in_guest(
         request = Request(
             kernel=kernel,
             argv=["sh", "-c", command],
-            machine=_machine(asked, cases, near, counted=False),
-            when_emulated=_machine(asked, cases, near, counted=True),
+            hardware=_hardware(asked, cases, near, counted=False),
+            when_emulated=_hardware(asked, cases, near, counted=True),
             accel=asked.accel,
             time_limit_s=None if endless else TIME_LIMIT_S,
             out=Path(folder),
@@ -133,14 +133,14 @@ def _in_guest(
             raise _failure(ended, complaints.decode(errors="replace"))
         session = Session.load(results)
     say(f"Linux {ended.outcome.release}: {len(session.outcomes)} cases measured")
-    counted = ended.machine.count_instructions
-    return GuestSession(kernel, session, ended.accelerator.name, counted, asked.nic, ended.machine.cpus)
+    counted = ended.hardware.count_instructions
+    return GuestSession(kernel, session, ended.accelerator.name, counted, asked.nic, ended.hardware.cpus)
 
 
-def _machine(asked: AskedGuests, cases: Sequence[Case], near: Sequence[str], *, counted: bool) -> Machine:
+def _hardware(asked: AskedGuests, cases: Sequence[Case], near: Sequence[str], *, counted: bool) -> GuestHardware:
     """The hardware. Where instructions are counted it has one CPU: the clock of several is not repeatable."""
     packets = max(2 * case.frames * case.frame_size * len(case.queues) for case in cases)
-    return Machine(
+    return GuestHardware(
         nics=2 * len(near),
         model=model(asked.nic or USUAL_NIC),
         queues=1 + max(queue for case in cases for queue in case.queues) if near else 1,
@@ -150,7 +150,7 @@ def _machine(asked: AskedGuests, cases: Sequence[Case], near: Sequence[str], *, 
     )
 
 
-def _failure(ended: Result, complaints: str) -> XskitError:
+def _failure(ended: GuestResult, complaints: str) -> XskitError:
     """What the guest's xskit said, said again."""
     lines = [line for line in complaints.splitlines() if line.strip()]
     cause = next((line.removeprefix("xskit: ") for line in lines if line.startswith("xskit: ")), " ".join(lines[-2:]))

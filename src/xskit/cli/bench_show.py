@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xskit.bench.guest import COUNTED, counted_instructions
+from xskit.bench.in_guest import COUNTED, counted_instructions
 from xskit.cli.output import OutputError
 
 if TYPE_CHECKING:
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from xskit.bench.runner import Running
     from xskit.bench.settings import Conditions
 
-__all__ = ["View", "show"]
+__all__ = ["Display", "show"]
 
 
-class View:
+class Display:
     """What is shown while it runs: the live table on a terminal, or xdpsock's blocks."""
 
     def __init__(self, *, format: str, quiet: bool, extra: bool, calls: bool, conditions: Conditions) -> None:
@@ -41,7 +41,7 @@ class View:
     def _line(text: str) -> None:
         print(text, flush=True)
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> Display:
         if self._live:
             self._live.start()
         if self._printer and counted_instructions():

@@ -43,7 +43,7 @@ BUSY_SHARE = 0.01
 
 
 @dataclass
-class Row:
+class DemoRow:
     """One line of the table: `within` is None where nothing was asked."""
 
     what: str
@@ -54,10 +54,10 @@ class Row:
 
 
 @dataclass
-class Outcome:
+class Measurements:
     """What the demo found."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[DemoRow] = field(default_factory=list)
 
     @property
     def good(self) -> bool:
@@ -97,7 +97,7 @@ def demo(
         raise typer.Exit(1)
 
 
-def _run(console: Any, *, seed: int, spin: bool) -> tuple[Outcome, Report]:
+def _run(console: Any, *, seed: int, spin: bool) -> tuple[Measurements, Report]:
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     from xskit.lab import Lab
@@ -132,11 +132,11 @@ def _laboratory(progress: Progress, make: type[Lab], seed: int, spin: bool) -> I
         yield lab
 
 
-def _measure(link: LabLink, step: Callable[[str], None]) -> Outcome:
+def _measure(link: LabLink, step: Callable[[str], None]) -> Measurements:
     from xskit.lab import traffic
 
     a, b = link.hosts
-    outcome = Outcome()
+    outcome = Measurements()
     step("ping")
     times = sorted(traffic.ping(a, b, count=5))
     asked_ns = link.forward.settings.owd + link.reverse.settings.owd
@@ -153,22 +153,22 @@ def _measure(link: LabLink, step: Callable[[str], None]) -> Outcome:
     _add_rate_row(outcome, link.forward.settings, flood)
     step("a TCP transfer")
     bps, sender = traffic.tcp(a, b, seconds=TCP_SECONDS)
-    outcome.rows.append(Row("TCP goodput, forward", "for show", f"{bps / 1e6:.1f} Mbit", f"by {sender}"))
+    outcome.rows.append(DemoRow("TCP goodput, forward", "for show", f"{bps / 1e6:.1f} Mbit", f"by {sender}"))
     step("done")
     return outcome
 
 
-def _time_row(what: str, asked_ns: int, samples_ns: list[int], path_ns: int = 2 * PATH_NS) -> Row:
+def _time_row(what: str, asked_ns: int, samples_ns: list[int], path_ns: int = 2 * PATH_NS) -> DemoRow:
     """A median: what was asked must lie between its interval less the path's own time, and its interval."""
+    from xskit.emulator.intervals import median_interval
     from xskit.emulator.report_text import duration
-    from xskit.emulator.statistics import median_interval
     from xskit.units import format_duration
 
     if not samples_ns:
-        return Row(what, format_duration(asked_ns), "nothing came back", within=False)
+        return DemoRow(what, format_duration(asked_ns), "nothing came back", within=False)
     low, high = median_interval(samples_ns, CONFIDENCE)
     median = samples_ns[len(samples_ns) // 2]
-    return Row(
+    return DemoRow(
         what,
         format_duration(asked_ns),
         f"{median / 1e6:.3f} ms",
@@ -177,10 +177,10 @@ def _time_row(what: str, asked_ns: int, samples_ns: list[int], path_ns: int = 2 
     )
 
 
-def _add_probe_rows(outcome: Outcome, name: str, owd_ns: int, loss: float, result: UdpResult) -> None:
+def _add_probe_rows(outcome: Measurements, name: str, owd_ns: int, loss: float, result: UdpResult) -> None:
+    from xskit.emulator.intervals import binomial_interval
     from xskit.emulator.report import LATE_FRACTION, LATE_LEAST_NS
     from xskit.emulator.report_text import duration
-    from xskit.emulator.statistics import binomial_interval
     from xskit.units import format_duration, format_probability
 
     outcome.rows.append(_time_row(f"owd {name} p50", owd_ns, result.owd_ns, PATH_NS))
@@ -188,7 +188,7 @@ def _add_probe_rows(outcome: Outcome, name: str, owd_ns: int, loss: float, resul
         high = result.owd_ns[min(int(0.99 * len(result.owd_ns)), len(result.owd_ns) - 1)]
         allowed_ns = round(max(LATE_FRACTION * owd_ns, LATE_LEAST_NS)) + PATH_NS
         outcome.rows.append(
-            Row(
+            DemoRow(
                 f"owd {name} p99",
                 format_duration(owd_ns),
                 f"{high / 1e6:.3f} ms",
@@ -198,7 +198,7 @@ def _add_probe_rows(outcome: Outcome, name: str, owd_ns: int, loss: float, resul
         )
     low, up = binomial_interval(result.lost, result.sent, CONFIDENCE)
     outcome.rows.append(
-        Row(
+        DemoRow(
             f"loss {name}",
             format_probability(loss),
             f"{result.lost / result.sent:.3%}",
@@ -206,12 +206,14 @@ def _add_probe_rows(outcome: Outcome, name: str, owd_ns: int, loss: float, resul
             within=low <= loss <= up,
         )
     )
-    outcome.rows.append(Row(f"reordered {name}", "0", str(result.reordered), "exactly", within=result.reordered == 0))
+    outcome.rows.append(
+        DemoRow(f"reordered {name}", "0", str(result.reordered), "exactly", within=result.reordered == 0)
+    )
 
 
-def _add_rate_row(outcome: Outcome, settings: DirectionSettings, flood: UdpResult) -> None:
+def _add_rate_row(outcome: Measurements, settings: DirectionSettings, flood: UdpResult) -> None:
     """The rate at which packets came while there was a queue."""
-    from xskit.emulator.statistics import mean_rate_interval
+    from xskit.emulator.intervals import mean_rate_interval
     from xskit.units import format_rate
 
     assert settings.rate is not None
@@ -219,12 +221,12 @@ def _add_rate_row(outcome: Outcome, settings: DirectionSettings, flood: UdpResul
     service_ns = flood.frame_bytes * 8_000_000_000 // settings.rate
     packets, window_ns = flood.saturated(settings.owd + 4 * service_ns + WINDOW_ERROR_NS)
     if window_ns < LEAST_WINDOW_NS:
-        outcome.rows.append(Row("rate forward", asked, "never saturated for long enough", within=False))
+        outcome.rows.append(DemoRow("rate forward", asked, "never saturated for long enough", within=False))
         return
     bits = flood.frame_bytes * 8
     low, high = mean_rate_interval(packets, bits, window_ns, window_error_ns=WINDOW_ERROR_NS)
     outcome.rows.append(
-        Row(
+        DemoRow(
             "rate forward, overloaded",
             asked,
             f"{packets * bits * 1e3 / window_ns:.3f} Mbit",
@@ -234,12 +236,12 @@ def _add_rate_row(outcome: Outcome, settings: DirectionSettings, flood: UdpResul
     )
 
 
-def _add_engine_rows(outcome: Outcome, report: Report) -> None:
+def _add_engine_rows(outcome: Measurements, report: Report) -> None:
     for direction in report.links[0].directions:
         packets = direction.packets
         dropped = ", ".join(f"{count} {cause}" for cause, count in packets["dropped"].items()) or "none"
         outcome.rows.append(
-            Row(
+            DemoRow(
                 f"packets {direction.name}",
                 f"{packets['received']} in",
                 f"{packets['sent']} out, dropped: {dropped}",
@@ -248,7 +250,7 @@ def _add_engine_rows(outcome: Outcome, report: Report) -> None:
             )
         )
         late = direction.lateness_ns
-        outcome.rows.append(Row(f"lateness {direction.name}", "0", _lateness(late), "p50 / p99 / p99.9 / max"))
+        outcome.rows.append(DemoRow(f"lateness {direction.name}", "0", _lateness(late), "p50 / p99 / p99.9 / max"))
 
 
 def _balanced(direction: DirectionReport) -> bool:
@@ -281,7 +283,7 @@ def _too_busy(report: Report, others_cpus: float) -> str | None:
     return f"the machine was too busy; run it again ({', '.join(reasons)})" if reasons else None
 
 
-def _show(outcome: Outcome, report: Report, busy: str | None) -> None:
+def _show(outcome: Measurements, report: Report, busy: str | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -290,8 +292,8 @@ def _show(outcome: Outcome, report: Report, busy: str | None) -> None:
     for name in ("", "asked", "achieved", "allowed (99.99 %)", ""):
         table.add_column(name, overflow="fold")
     for row in outcome.rows:
-        verdict = {True: "[green]within[/]", False: "[bold red]OUTSIDE[/]", None: ""}[row.within]
-        table.add_row(row.what, row.asked, row.achieved, row.allowed, verdict)
+        shown = {True: "[green]within[/]", False: "[bold red]OUTSIDE[/]", None: ""}[row.within]
+        table.add_row(row.what, row.asked, row.achieved, row.allowed, shown)
     console.print(table)
     for port in report.ports:
         console.print(f"[dim]port {port.name}: {port.xdp_mode}, {'zero copy' if port.zero_copy else 'copy'}[/]")

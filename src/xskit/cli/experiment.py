@@ -13,7 +13,7 @@ from xskit.cli.nic import USUAL_NIC, Nic
 from xskit.errors import UsageError
 
 if TYPE_CHECKING:
-    from xskit.bench.experiments.experiment import Experiment, Options, Result
+    from xskit.bench.experiments.experiment import Experiment, ExperimentResult, Options
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -85,7 +85,7 @@ def run(
     say = _silent if quiet else _say
     options = Options.choose(short=short, interfaces=names(interface), far=names(far), say=say)
     options = options.with_times(seconds, repeat)
-    results: list[Result] = []
+    results: list[ExperimentResult] = []
     with terminated_by_exception():
         if asked is None:
             results.append(_here(chosen, options))
@@ -102,7 +102,7 @@ def run(
     print(report.as_json(results) if json else report.text(chosen, results))
 
 
-def _here(chosen: Experiment, options: Options) -> Result:
+def _here(chosen: Experiment, options: Options) -> ExperimentResult:
     from xskit.cli.output import compiling
     from xskit.netconf.privileges import require
 
@@ -145,7 +145,7 @@ def _folder() -> Path:
     return cache_root() / "experiments"
 
 
-def _write_plots(folder: Path, results: list[Result]) -> None:
+def _write_plots(folder: Path, results: list[ExperimentResult]) -> None:
     from xskit.cli.output import OutputError
 
     try:

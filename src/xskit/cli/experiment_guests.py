@@ -9,11 +9,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xskit.bench.experiments.experiment import Experiment, Options, Result
+from xskit.bench.experiments.experiment import Experiment, ExperimentResult, Options
 from xskit.vm.errors import GuestError
 
 if TYPE_CHECKING:
-    from xskit.vm.machine import Machine
+    from xskit.vm.hardware import GuestHardware
 
 __all__ = ["in_guest"]
 
@@ -21,7 +21,7 @@ TIME_LIMIT_S = 1800.0
 MEMORY_BYTES = 2 << 30
 
 
-def in_guest(experiment: Experiment, kernel: str, nic: str, options: Options) -> list[Result]:
+def in_guest(experiment: Experiment, kernel: str, nic: str, options: Options) -> list[ExperimentResult]:
     """Run it under another kernel.
 
     Raises:
@@ -30,14 +30,14 @@ def in_guest(experiment: Experiment, kernel: str, nic: str, options: Options) ->
     """
     from xskit.vm.session import Request, run_guest
 
-    machine = _machine(experiment, nic)
-    counted = machine.count_instructions
+    hardware = _hardware(experiment, nic)
+    counted = hardware.count_instructions
     heard, complaints = bytearray(), bytearray()
     with tempfile.TemporaryDirectory(prefix="xskit-experiment-") as folder:
         request = Request(
             kernel=kernel,
             argv=["sh", "-c", _command(experiment, options)],
-            machine=machine,
+            hardware=hardware,
             accel="tcg" if counted else "auto",
             time_limit_s=TIME_LIMIT_S,
             out=Path(folder),
@@ -53,20 +53,20 @@ def in_guest(experiment: Experiment, kernel: str, nic: str, options: Options) ->
     if ended.outcome.exit_code != 0:
         last = [line for line in complaints.decode(errors="replace").splitlines() if line.strip()][-2:]
         raise GuestError(f"{experiment.name} failed under Linux {ended.outcome.release}: {' '.join(last)}")
-    results = [Result.from_dict(each) for each in json.loads(heard)]
+    results = [ExperimentResult.from_dict(each) for each in json.loads(heard)]
     for result in results:
         result.emulated = not ended.accelerator.kvm
         result.command = ["xskit", *sys.argv[1:]]
     return results
 
 
-def _machine(experiment: Experiment, nic: str) -> Machine:
+def _hardware(experiment: Experiment, nic: str) -> GuestHardware:
     """The hardware that the experiment wants; its clock counts instructions where work is what is compared."""
     from xskit.vm.devices import model
-    from xskit.vm.machine import Machine
+    from xskit.vm.hardware import GuestHardware
 
     counted = experiment.in_guests == "counts"
-    return Machine(
+    return GuestHardware(
         nics=experiment.guest_nics,
         model=model(nic),
         cpus=1 if counted else 2,

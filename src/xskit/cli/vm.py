@@ -75,7 +75,7 @@ def run(
     from xskit.netconf.signals import terminated_by_exception
     from xskit.vm.devices import model
     from xskit.vm.errors import TimeLimitError
-    from xskit.vm.machine import Machine
+    from xskit.vm.hardware import GuestHardware
     from xskit.vm.session import Request, run_guest
 
     try:
@@ -89,7 +89,9 @@ def run(
         cwd=here,
         kernel=kernel,
         argv=command,
-        machine=Machine(nics=nics, model=model(nic), queues=queues, cpus=cpus, memory_bytes=units.parse_size(memory)),
+        hardware=GuestHardware(
+            nics=nics, model=model(nic), queues=queues, cpus=cpus, memory_bytes=units.parse_size(memory)
+        ),
         accel=accel,
         time_limit_s=time_limit_ns / 1e9,
         out=out,

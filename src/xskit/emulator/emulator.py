@@ -271,9 +271,9 @@ class Emulator:
 
     def _observe(self, snapshots: list[Snapshot]) -> None:
         by_live = {
-            id(live): statistics
+            id(live): reading
             for worker, snapshot in zip(self._workers, snapshots, strict=True)
-            for live, statistics in zip(worker.directions, snapshot.statistics, strict=True)
+            for live, reading in zip(worker.directions, snapshot.readings, strict=True)
         }
         for link in self.links.values():
             for direction in link.directions:
@@ -320,11 +320,9 @@ class Emulator:
 
     def _link_reports(self, snapshots: Sequence[Snapshot]) -> list[LinkReport]:
         found = {
-            id(live): (statistics, achieved)
+            id(live): (reading, achieved)
             for worker, snapshot in zip(self._workers, snapshots, strict=True)
-            for live, statistics, achieved in zip(
-                worker.directions, snapshot.statistics, snapshot.achieved, strict=True
-            )
+            for live, reading, achieved in zip(worker.directions, snapshot.readings, snapshot.achieved, strict=True)
         }
         return [
             LinkReport(name, [direction.report(*found[id(direction.live)]) for direction in link.directions])

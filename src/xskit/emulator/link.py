@@ -15,7 +15,7 @@ from xskit.emulator.settings import DirectionSettings
 from xskit.emulator.sizing import MemoryPlan, check_capacity
 from xskit.engine.clock import monotonic_ns
 from xskit.engine.live import LiveDirection
-from xskit.engine.pipeline import Statistics
+from xskit.engine.pipeline import Reading
 from xskit.engine.records import Direction
 from xskit.engine.thread import WorkerThread
 from xskit.errors import UsageError
@@ -127,21 +127,21 @@ class LinkDirection:
         self.settings = settings
         self.rate = SaturatedRate(settings.owd + 3 * settings.jitter, from_ns=at_ns)
 
-    def observe(self, statistics: Statistics) -> None:
+    def observe(self, reading: Reading) -> None:
         """Take one snapshot into the measured rates of arrivals and of the bottleneck."""
-        self._arrivals.add(monotonic_ns(), statistics.counters.received, statistics.counters.received_bytes)
+        self._arrivals.add(monotonic_ns(), reading.counters.received, reading.counters.received_bytes)
         if self.settings.rate is None:
             return
         server = server_parameters(self.settings.rate, Overhead[self.settings.overhead])
-        counters = statistics.counters
-        state = statistics.stage_state(self._bottleneck)
+        counters = reading.counters
+        state = reading.stage_state(self._bottleneck)
         wire = counters.sent_bytes + counters.sent * int(server["overhead"])
         self.rate.add(counters.clock_ns, wire, state.idle_starts, state.packets > 0)
 
-    def report(self, statistics: Statistics, achieved: Direction) -> DirectionReport:
+    def report(self, reading: Reading, achieved: Direction) -> DirectionReport:
         """Asked against achieved, from a snapshot."""
         return direction_report(
-            self.name, self.settings.asked(), statistics, achieved, self.live.pipeline.kinds, self.rate.bps
+            self.name, self.settings.asked(), reading, achieved, self.live.pipeline.kinds, self.rate.bps
         )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from xskit.engine.packets import CAUSES
-from xskit.engine.pipeline import Statistics
+from xskit.engine.pipeline import Reading
 from xskit.engine.thread import Snapshot, WorkerThread
 from xskit.netconf.signals import no_signals
 
@@ -19,19 +19,19 @@ STUCK_NS = 1_000_000_000
 """Packets given to the kernel are completed in microseconds; a driver that takes longer than this has stopped."""
 
 
-def balance(statistics: Statistics, outstanding: int) -> list[str]:
+def balance(reading: Reading, outstanding: int) -> list[str]:
     """What is wrong with the books of a direction; nothing, if all is well.
 
     Conservation, and: what is counted as in flight is what lies in the stores, in TX and in completion.
     """
-    counters = statistics.counters
-    drops = statistics.dropped()
+    counters = reading.counters
+    drops = reading.dropped()
     wrong = []
     came = counters.received + counters.duplicated + counters.injected
     went = counters.sent + sum(drops[n][0] for n in range(CAUSES)) + counters.in_flight
     if came != went:
         wrong.append(f"{came} packets came, {went} are accounted for")
-    found = statistics.held() + outstanding
+    found = reading.held() + outstanding
     if found != counters.in_flight:
         wrong.append(f"{counters.in_flight} packets are counted as in flight, {found} were found")
     came = counters.received_bytes + counters.duplicated_bytes + counters.injected_bytes
@@ -128,12 +128,12 @@ class Monitor:
         for worker, snapshot in zip(self._workers, snapshots, strict=True):
             if not snapshot.whole:
                 continue
-            for direction, statistics, outstanding, stuck_ns in zip(
-                worker.directions, snapshot.statistics, snapshot.outstanding, snapshot.stuck_ns, strict=True
+            for direction, reading, outstanding, stuck_ns in zip(
+                worker.directions, snapshot.readings, snapshot.outstanding, snapshot.stuck_ns, strict=True
             ):
                 if stuck_ns > STUCK_NS:
                     self.stuck_ns[direction.name] = max(stuck_ns, self.stuck_ns.get(direction.name, 0))
-                if wrong := balance(statistics, outstanding):
+                if wrong := balance(reading, outstanding):
                     self.imbalances += 1
                     self.sentences = [f"{direction.name}: {sentence}" for sentence in wrong]
         self._look(snapshots)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from xskit.emulator.packet_mix import PacketMix
-from xskit.emulator.plan_data import KernelMemory, Limit, PagePool, PlanRecord, Rings, SizeRow
+from xskit.emulator.plan_data import KernelMemory, Limit, PagePoolPlan, PlanRecord, Rings, SizeRow
 from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings, link_settings, read
 from xskit.emulator.sizing import (
     HEADROOM_BYTES,
@@ -231,7 +231,7 @@ def _limits(memory: MemoryPlan) -> list[Limit]:
     return [Limit(kernels, largest, memory.umem_bytes <= largest, why) for kernels, largest, why in most]
 
 
-def _page_pool(longest: int, queues: int) -> PagePool:
+def _page_pool(longest: int, queues: int) -> PagePoolPlan:
     each = math.ceil(longest / PAGE_POOL_USABLE_BYTES)
     pages = max(POOL_REFILL_PAGES, each)
-    return PagePool(pages_per_packet=each, pages_per_queue=pages, bytes_per_port=pages * PAGE_BYTES * queues)
+    return PagePoolPlan(pages_per_packet=each, pages_per_queue=pages, bytes_per_port=pages * PAGE_BYTES * queues)

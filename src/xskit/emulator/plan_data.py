@@ -81,7 +81,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class PagePool:
+class PagePoolPlan:
     """What each veth keeps for native XDP, from the kernel's page pool, once packets have come.
 
     What lies in several pieces, as all of TCP does, or lacks headroom for XDP, as most of what a host sends, veth
@@ -111,6 +111,6 @@ class PlanRecord:
     hugepages: int
     memlock_bytes: int
     limits: list[Limit]
-    page_pool: PagePool
+    page_pool: PagePoolPlan
     total_bytes: int
     schema: int = field(default=SCHEMA)

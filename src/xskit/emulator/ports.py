@@ -19,7 +19,7 @@ from xskit.netconf.users import own_addresses, upper_interfaces
 from xskit.netconf.wireless import wireless
 from xskit.xsk.drivers import CAREFUL_UNIT_BYTES, UNIT_BYTES
 from xskit.xsk.errors import PortError
-from xskit.xsk.opening import Mode
+from xskit.xsk.opening import BindMode
 
 __all__ = ["LinkSpec", "PortSpec", "check_port", "parse_port", "port_facts", "remarks"]
 
@@ -125,7 +125,7 @@ def remarks(spec: PortSpec) -> list[str]:
     return found
 
 
-def port_facts(spec: PortSpec, mode: Mode) -> PortFacts:
+def port_facts(spec: PortSpec, mode: BindMode) -> PortFacts:
     """What the memory plan must know of a port; raises what check_port does."""
     facts = check_port(spec)
     if not _may_be_zero_copy(spec, mode):
@@ -140,7 +140,7 @@ def port_facts(spec: PortSpec, mode: Mode) -> PortFacts:
     )
 
 
-def _may_be_zero_copy(spec: PortSpec, mode: Mode) -> bool:
+def _may_be_zero_copy(spec: PortSpec, mode: BindMode) -> bool:
     """Whether zero copy may come about; where the kernel is too old to say (before 6.3), it may."""
     if mode in ("native", "generic"):
         return False

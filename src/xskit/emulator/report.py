@@ -16,7 +16,7 @@ from xskit import units
 from xskit.emulator.report_data import DirectionReport, RunRecord
 from xskit.engine import histogram
 from xskit.engine.packets import CAUSES, DropCause
-from xskit.engine.pipeline import Statistics
+from xskit.engine.pipeline import Reading
 from xskit.engine.records import Direction
 from xskit.engine.stage import StageKind
 
@@ -31,7 +31,7 @@ class Report(RunRecord):
     """One run."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, `schema` and the verdict first."""
+        """Plain data, `schema` and whether the run is valid first."""
         rest = asdict(self)
         first = ("schema", "valid", "invalid_because", "warnings", "duration_ns")
         return {name: rest[name] for name in (*first, "links", "ports", "workers", "memory")}
@@ -49,7 +49,7 @@ class Report(RunRecord):
 def direction_report(
     name: str,
     asked: dict[str, Any],
-    statistics: Statistics,
+    reading: Reading,
     since: Direction,
     kinds: Sequence[StageKind],
     rate_bps: float | None,
@@ -58,8 +58,8 @@ def direction_report(
 
     What was achieved counts since the last update, or the start; packets and bytes count since the start.
     """
-    counters = statistics.counters
-    drops = statistics.dropped()
+    counters = reading.counters
+    drops = reading.dropped()
     names = [DropCause(n).name.lower() if n in DropCause._value2member_map_ else str(n) for n in range(CAUSES)]
     packets = {
         "received": counters.received,
@@ -81,9 +81,9 @@ def direction_report(
     if not since.updates:  # what was dropped before the first stage never met it
         early = (DropCause.MEMORY_FULL, DropCause.SUPER_PACKET, DropCause.TOO_MANY_FRAGMENTS)
         offered -= sum(drops[cause][0] for cause in early)
-    beyond = histogram.quantiles(statistics.owd(), (0.5, 0.99))
+    beyond = histogram.quantiles(reading.owd(), (0.5, 0.99))
     owd = [None if value is None else value + since.owd_base_ns for value in beyond]
-    late = statistics.lateness()
+    late = reading.lateness()
     quantiles = histogram.quantiles(late, (0.5, 0.99, 0.999))
     return DirectionReport(
         name=name,
@@ -94,7 +94,7 @@ def direction_report(
             "loss": lost / offered if offered else None,
             "loss_packets": [lost, offered],
         },
-        stages=[_stage(kind, statistics.stage_state(n)) for n, kind in enumerate(kinds)],
+        stages=[_stage(kind, reading.stage_state(n)) for n, kind in enumerate(kinds)],
         packets=packets,
         bytes=amounts,
         lateness_ns={
@@ -111,7 +111,7 @@ def direction_report(
 
 def _stage(kind: StageKind, state: Any) -> dict[str, Any]:
     fields = ("packets", "bytes", "peak_packets", "peak_bytes") if kind.holding else ("passed", "dropped")
-    return {"name": kind.name} | {name: getattr(state, name) for name in (*fields, *kind.statistics)}
+    return {"name": kind.name} | {name: getattr(state, name) for name in (*fields, *kind.reported)}
 
 
 _NOT_ASKED_FOR = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xskit.engine.packets import FramePool
+from xskit.engine.packets import DirectionPool
 from xskit.engine.sizes import FREE_BYTES, LINE_SHIFT
 from xskit.memory import Arena, Region, array_at, record_view, size_of
 
@@ -48,10 +48,10 @@ class FrameStack:
 
     def __init__(self, table: PacketTable, first: int, count: int, *, frame_shift: int = 0) -> None:
         self._arena = Arena()
-        record, frames = self._arena.reserve(size_of(FramePool)), self._arena.reserve(FREE_BYTES * count)
+        record, frames = self._arena.reserve(size_of(DirectionPool)), self._arena.reserve(FREE_BYTES * count)
         base = self._arena.open()
         self.address = base + record
-        self.view = record_view(FramePool, self.address)
+        self.view = record_view(DirectionPool, self.address)
         self.view.frames = base + frames
         self.view.count = self.view.capacity = count
         self.view.base = first

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from xskit.engine.frames import FrameStack, PacketTable
-from xskit.engine.packets import NIL, Owner
-from xskit.engine.pipeline import Pipeline, Statistics
+from xskit.engine.packets import HELD, NIL
+from xskit.engine.pipeline import Pipeline, Reading
 from xskit.engine.receive import INGRESS_BYTES, fill_direction
 from xskit.engine.records import ARRIVAL_BYTES, BATCH, Direction, Egress, Ingress
 from xskit.engine.stage import Capacity, Stage
@@ -139,9 +139,9 @@ class LiveDirection:
         """Put frames into FILL, before the worker starts and traffic comes."""
         fill_direction(self.address)
 
-    def statistics(self, block: np.ndarray[Any, Any] | None = None) -> Statistics:
+    def reading(self, block: np.ndarray[Any, Any] | None = None) -> Reading:
         """The pipeline's numbers, live or from a snapshot."""
-        return self.pipeline.statistics(block)
+        return self.pipeline.reading(block)
 
     def outstanding(self, records: np.ndarray[Any, Any] | None = None) -> int:
         """Packets in TX or waiting for completion, live or from a snapshot of the records."""
@@ -179,7 +179,7 @@ class LiveDirection:
         places["free"] = array_at(pool.frames, max(pool.capacity, 1), np.uint32)[: pool.count].tolist()
         if pool.owners:
             owners = array_at(pool.owners + self.frames.first, self.frames.count, np.uint8)
-            places["held"] = (np.flatnonzero(owners == Owner.HELD) + self.frames.first).tolist()
+            places["held"] = (np.flatnonzero(owners == HELD) + self.frames.first).tolist()
         shift = self.frames.shift
         for number in range(self.view.ingress_count):
             queue = record_view(Ingress, self.records + self._ingress + number * INGRESS_BYTES)

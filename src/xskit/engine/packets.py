@@ -12,6 +12,7 @@ from enum import IntEnum
 from xskit.engine.sizes import LINE_SHIFT
 from xskit.jit import as_i64, as_u8, i64, inlined
 from xskit.memory import I64, U32, Record, record_at
+from xskit.xsk.pool import Owner
 
 NIL = 0xFFFF_FFFF
 """No packet, no frame: the end of a chain."""
@@ -20,7 +21,7 @@ INFINITE_NS = 1 << 62
 """Never: later than any time."""
 
 
-class Packet(Record):
+class PacketLine(Record):
     """One line of the packet table. Fields of the packet as a whole are valid in the line of its first frame."""
 
     address: I64  # first byte of what lies in this frame
@@ -40,25 +41,21 @@ LAST = 1
 REFUSED = 2
 """State: the kernel refused to send this packet."""
 
-packet_at = record_at(Packet)
+packet_at = record_at(PacketLine)
 
 
 @inlined
-def packet_line(table: int, handle: int) -> Packet:
+def packet_line(table: int, handle: int) -> PacketLine:
     """The packet table's line of a handle."""
     return packet_at(table + (handle << LINE_SHIFT))
 
 
-class Owner(IntEnum):
-    """Where a frame is. Kept for each frame in debug mode, where every move is checked."""
-
-    FREE = 0
-    FILL = 1
-    HELD = 2
-    TX = 3
+FREE, FILL, HELD, TX = int(Owner.FREE), int(Owner.FILL), int(Owner.HELD), int(Owner.TX)
+"""Where a frame is. Kept for each frame in debug mode, where every move is checked; what lies in a ring counts as given
+to the kernel."""
 
 
-class FramePool(Record):
+class DirectionPool(Record):
     """The free frames of one direction: a stack, so that the frame freed last, still in the cache, goes out first."""
 
     frames: I64  # address of the stack, u32 each
@@ -71,7 +68,7 @@ class FramePool(Record):
     frame_shift: I64  # log2 of the frame size; 0 in virtual time, where frames have no memory
 
 
-pool_at = record_at(FramePool)
+pool_at = record_at(DirectionPool)
 
 
 class FreeFrame(Record):
@@ -84,7 +81,7 @@ free_frame_at = record_at(FreeFrame)
 
 
 @inlined
-def move(pool: FramePool, frame: int, origin: int, target: int) -> None:
+def move(pool: DirectionPool, frame: int, origin: int, target: int) -> None:
     """Debug mode: the frame goes from one owner to another; a frame that was elsewhere is a violation."""
     if pool.owners != 0:
         owners = as_u8(pool.owners)
@@ -96,26 +93,26 @@ def move(pool: FramePool, frame: int, origin: int, target: int) -> None:
 
 
 @inlined
-def give_frame(pool: FramePool, frame: int) -> None:
+def give_frame(pool: DirectionPool, frame: int) -> None:
     """A frame comes home."""
     free_frame_at(pool.frames + (pool.count << 2)).frame = frame
     pool.count += 1
 
 
 @inlined
-def take_frame(pool: FramePool) -> int:
+def take_frame(pool: DirectionPool) -> int:
     """A free frame; the caller has seen that there is one."""
     pool.count -= 1
     return i64(free_frame_at(pool.frames + (pool.count << 2)).frame)
 
 
 @inlined
-def give_packet(pool: FramePool, table: int, handle: int) -> int:
+def give_packet(pool: DirectionPool, table: int, handle: int) -> int:
     """All frames of a held packet come home; returns how many they were."""
     count = 0
     while handle != NIL:
         following = i64(packet_line(table, handle).fragment)
-        move(pool, handle, 2, 0)
+        move(pool, handle, HELD, FREE)
         give_frame(pool, handle)
         handle = following
         count += 1

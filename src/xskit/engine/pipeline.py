@@ -125,7 +125,7 @@ class Pipeline:
         drops = self._arena.reserve(CAUSES * 16)
         lateness = self._arena.reserve(histogram.BYTES)
         owd = self._arena.reserve(histogram.BYTES)
-        self.statistics_bytes = self._arena.size
+        self.reading_bytes = self._arena.size
         sizes = [kind.memory(capacity) for kind in self.kinds]
         memories = [self._arena.reserve(size) if size else 0 for size in sizes]
         entries = capacity_for(capacity.packets)
@@ -185,10 +185,10 @@ class Pipeline:
         """The logical time up to which this pipeline is final."""
         return record_view(Pipe, self.block).watermark_ns
 
-    def statistics(self, copy: np.ndarray[Any, Any] | None = None) -> Statistics:
-        """The numbers of this pipeline, from a copy of the block's first `statistics_bytes` or from the block."""
+    def reading(self, copy: np.ndarray[Any, Any] | None = None) -> Reading:
+        """The numbers of this pipeline, from a copy of the block's first `reading_bytes` or from the block."""
         address = self.block if copy is None else int(copy.ctypes.data)
-        return Statistics(self, address, copy)
+        return Reading(self, address, copy)
 
     # -- updates ---------------------------------------------------------------------------------------------------
 
@@ -223,7 +223,7 @@ class Pipeline:
         self.close()
 
 
-class Statistics:
+class Reading:
     """The numbers of one pipeline at one moment: counters, drops, stages, histograms."""
 
     def __init__(self, pipeline: Pipeline, address: int, keep: object) -> None:

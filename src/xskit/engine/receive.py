@@ -5,6 +5,9 @@ from __future__ import annotations
 from xskit.engine.checksum import finish_checksum
 from xskit.engine.clock import kick_receive
 from xskit.engine.packets import (
+    FILL,
+    FREE,
+    HELD,
     NIL,
     DropCause,
     count_drop,
@@ -59,7 +62,7 @@ def receive(direction: Direction, count: int, ingress: Ingress) -> int:
         packet.address = direction.base + address
         packet.span = span
         packet.fragment = NIL
-        move(pool, frame, 1, 2)
+        move(pool, frame, FILL, HELD)
         continues = (tail >> 32) & 1
         if ingress.head == NIL:
             packet.length = span
@@ -157,7 +160,7 @@ def refill(direction: Direction) -> None:
             count = room(fill, pool.count)
             for entry in range(count):
                 frame = take_frame(pool)
-                move(pool, frame, 0, 1)
+                move(pool, frame, FREE, FILL)
                 write_address(fill, entry, frame << direction.frame_shift)
             if count > 0:
                 publish(fill, count)

@@ -132,7 +132,7 @@ EXIT_BYTES = size_of(Exit)
 PIPELINES = 1
 """Control bit: run every pipeline, so that an update on an idle link takes force."""
 SNAPSHOT = 2
-"""Control bit: copy the statistics for a reader."""
+"""Control bit: copy a reading for a reader."""
 
 BATCH = 64
 """Packets received, and sent, in one go."""

@@ -85,7 +85,7 @@ class StageKind:
     """Bytes that an instance needs beside its records."""
     prepare: Callable[[Any, int, Capacity], None] = lambda _state, _address, _capacity: None
     """Make a zeroed state ready: (state, address of its memory, capacity)."""
-    statistics: tuple[str, ...] = field(default=())
+    reported: tuple[str, ...] = field(default=())
     """Fields of the state that a report shows, besides those of Passing or Holding."""
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from xskit.engine.clock import monotonic_ns
 from xskit.engine.live import LiveDirection
-from xskit.engine.pipeline import Statistics
+from xskit.engine.pipeline import Reading
 from xskit.engine.records import PIPELINES, SNAPSHOT, Direction, Worker
 from xskit.engine.stage import Stage
 from xskit.engine.worker import CONTROL, STOP, run_worker
@@ -54,7 +54,7 @@ class Snapshot:
     """The numbers of all directions of one worker at one moment."""
 
     worker: WorkerFacts
-    statistics: list[Statistics]
+    readings: list[Reading]
     outstanding: list[int]
     stuck_ns: list[int]
     achieved: list[Direction]
@@ -90,7 +90,7 @@ class WorkerThread:
             span
             for direction in self.directions
             for span in (
-                (direction.pipeline.block, direction.pipeline.statistics_bytes),
+                (direction.pipeline.block, direction.pipeline.reading_bytes),
                 (direction.records, direction.records_bytes),
             )
         ]
@@ -222,7 +222,7 @@ class WorkerThread:
         worker = record_view(Worker, int(copies[-1].ctypes.data), copies[-1])
         return Snapshot(
             worker=self._facts(worker),
-            statistics=[d.statistics(copies[2 * n]) for n, d in enumerate(self.directions)],
+            readings=[d.reading(copies[2 * n]) for n, d in enumerate(self.directions)],
             outstanding=[d.outstanding(copies[2 * n + 1]) for n, d in enumerate(self.directions)],
             stuck_ns=[d.stuck_ns(asked_ns, copies[2 * n + 1]) for n, d in enumerate(self.directions)],
             achieved=[d.achieved(copies[2 * n + 1]) for n, d in enumerate(self.directions)],

@@ -22,9 +22,12 @@ from xskit.engine.fifo import count as fifo_count
 from xskit.engine.fifo import drop_head, head_packet
 from xskit.engine.histogram import add
 from xskit.engine.packets import (
+    FREE,
+    HELD,
     LAST,
     NIL,
     REFUSED,
+    TX,
     DropCause,
     count_drop,
     counters_at,
@@ -111,7 +114,7 @@ def write_packet(direction: Direction, tx: Ring, descriptors: int, handle: int) 
             part.state = 0
         options = 0 if following == NIL else 1
         write_descriptor(tx, descriptors, part.address - direction.base, part.span, options)
-        move(pool, frame, 2, 3)
+        move(pool, frame, HELD, TX)
         descriptors += 1
         frame = following
     return descriptors
@@ -229,7 +232,7 @@ def reap(direction: Direction, egress: Egress) -> int:
                 counters.sent_bytes += length
                 counters.in_flight -= 1
                 counters.in_flight_bytes -= length
-        move(pool, frame, 3, 0)
+        move(pool, frame, TX, FREE)
         give_frame(pool, frame)
     counters.in_flight_frames -= done
     egress.outstanding -= done

@@ -20,6 +20,8 @@ from __future__ import annotations
 from enum import IntEnum
 
 from xskit.engine.packets import (
+    FREE,
+    HELD,
     NIL,
     DropCause,
     count_drop,
@@ -99,7 +101,7 @@ def duplicate(block: int, handle: int) -> int:
     part = handle
     while part != NIL:
         copy = take_frame(pool)
-        move(pool, copy, 0, 2)
+        move(pool, copy, FREE, HELD)
         _copy_line(pipe.table, part, copy, pool.frame_shift)
         if first == NIL:
             first = copy

@@ -11,10 +11,20 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from xskit import jit
 from xskit.engine.fifo import Fifo, drop_head, fifo_at, head_packet, head_time
 from xskit.engine.frames import FrameStack, PacketTable
-from xskit.engine.packets import DropCause, count_drop, counters_at, give_packet, packet_line, pool_at, take_frame
+from xskit.engine.packets import (
+    FREE,
+    HELD,
+    DropCause,
+    count_drop,
+    counters_at,
+    give_packet,
+    move,
+    packet_line,
+    pool_at,
+    take_frame,
+)
 from xskit.engine.pipe import pipe_at
 from xskit.engine.pipeline import Pipeline
 from xskit.engine.records import ARRIVAL_BYTES, arrival_at
@@ -124,8 +134,7 @@ def feed(run: int, block: int, batch: int, count: int, until_ns: int) -> int:
             count_drop(counters, MEMORY_FULL, arrival.length)
             continue
         handle = take_frame(pool)
-        if pool.owners:
-            jit.as_u8(pool.owners)[handle] = 2
+        move(pool, handle, FREE, HELD)
         packet = packet_line(pipe.table, handle)
         packet.address = arrival.handle
         packet.arrived_ns = arrival.time_ns

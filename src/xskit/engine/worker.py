@@ -138,7 +138,7 @@ def completion_wait(worker: Worker) -> int:
 
 @inlined
 def take_snapshot(worker: Worker) -> None:
-    """Copy the statistics to where a reader finds them whole."""
+    """Copy a reading to where a reader finds them whole."""
     triples = as_i64(worker.copies)
     for number in range(worker.copy_count):
         origin = as_i64(triples[3 * number])

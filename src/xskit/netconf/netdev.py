@@ -42,7 +42,7 @@ def device_features(name: str) -> DeviceFeatures | None:
         family = netlink.family(abi.FAMILY)
         if family is None:
             return None
-        request = nl.GENERIC_HEADER.pack(abi.Command.DEV_GET, 1, 0) + u32(abi.DeviceAttribute.IFINDEX, number)
+        request = nl.GENERIC_HEADER.pack(abi.NetdevCommand.DEV_GET, 1, 0) + u32(abi.DeviceAttribute.IFINDEX, number)
         try:
             (body,) = netlink.request(family, request)
         except NetlinkError as error:
@@ -80,7 +80,9 @@ def page_pools() -> list[PagePool] | None:
         if family is None:
             return None
         try:
-            bodies = netlink.request(family, nl.GENERIC_HEADER.pack(abi.Command.PAGE_POOL_GET, 1, 0), nl.NLM_F_DUMP)
+            bodies = netlink.request(
+                family, nl.GENERIC_HEADER.pack(abi.NetdevCommand.PAGE_POOL_GET, 1, 0), nl.NLM_F_DUMP
+            )
         except NetlinkError as error:
             if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):
                 return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xskit.engine.packets import DropCause, Packet
+from xskit.engine.packets import DropCause, PacketLine
 from xskit.engine.random import UNIT, Random, draw
 from xskit.engine.stage import Passing, StageKind
 from xskit.engine.verdict import PASS, drop
@@ -26,7 +26,7 @@ class State(Passing):
 
 
 @inlined
-def step(state: State, parameters: Parameters, random: Random, packet: Packet, time_ns: int) -> int:
+def step(state: State, parameters: Parameters, random: Random, packet: PacketLine, time_ns: int) -> int:
     """One draw a packet, also at probability 0: changing the probability never shifts the stream."""
     if draw(random) < parameters.threshold:
         state.dropped += 1

@@ -1,7 +1,7 @@
 """KVM or emulation (TCG), found out by booting: where /dev/kvm opens, a stock kernel may hang under it all the same.
 
 On nested hosts whose KVM wants guests that know of it (PVM), QEMU aborts or the kernel spins for ever. So the very
-kernel is booted once, with a short limit; the verdict is kept for this host kernel and QEMU, in the guest kernel's
+kernel is booted once, with a short limit; the answer is kept for this host kernel and QEMU, in the guest kernel's
 folder: another build of it, which may have the same release, is tried anew.
 """
 
@@ -11,22 +11,21 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from xskit.errors import UsageError
+from xskit.vm import Say
 from xskit.vm.errors import GuestError
 from xskit.vm.guest import Guest
+from xskit.vm.hardware import GuestHardware
 from xskit.vm.kernels import Kernel
-from xskit.vm.machine import Machine
 from xskit.vm.places import new_run_folder
 from xskit.vm.qemu import Qemu
 
 __all__ = ["Accelerator", "Wanted", "choose"]
 
-Say = Callable[[str], None]
 Wanted = Literal["auto", "kvm", "tcg"]
 
 PROBE_S = 10.0
@@ -80,9 +79,9 @@ def _remembered(qemu: Qemu, kernel: Kernel, initramfs: Path, say: Say) -> Accele
 
 def _probe(qemu: Qemu, kernel: Kernel, initramfs: Path) -> Accelerator:
     folder = new_run_folder()
-    machine = Machine(nics=0, cpus=1, memory_bytes=512 << 20)
+    hardware = GuestHardware(nics=0, cpus=1, memory_bytes=512 << 20)
     try:
-        with Guest(qemu, kernel, initramfs, machine, out=folder, kvm=True, append=["xskit.probe"]) as guest:
+        with Guest(qemu, kernel, initramfs, hardware, out=folder, kvm=True, append=["xskit.probe"]) as guest:
             guest.wait_ready(PROBE_S)
     except GuestError as error:
         first, *more = error.cause.splitlines()

@@ -11,16 +11,16 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from xskit.vm import Say
 from xskit.vm.errors import FetchError
 from xskit.vm.places import vm_folder
 
 __all__ = ["Apt", "Suite", "debian_release", "unpack"]
 
-Say = Callable[[str], None]
 
 _ROOM_BYTES = 1 << 30
 """Lists, a package of 170 MB, and that unpacked."""

@@ -14,7 +14,7 @@ from typing import Self
 
 from xskit.vm.children import dying_with_us
 from xskit.vm.errors import GuestError
-from xskit.vm.machine import GUEST_CPU
+from xskit.vm.hardware import GUEST_CPU
 from xskit.vm.places import vm_folder
 
 __all__ = ["Preparation", "environment"]

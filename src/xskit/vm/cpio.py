@@ -9,11 +9,11 @@ import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Entry", "archive", "file", "folder", "link"]
+__all__ = ["Member", "archive", "file", "folder", "link"]
 
 
 @dataclass(frozen=True)
-class Entry:
+class Member:
     """One file, folder or symbolic link; names have no leading slash."""
 
     name: str
@@ -21,32 +21,32 @@ class Entry:
     content: bytes = b""
 
 
-def file(name: str, content: bytes, *, executable: bool = False) -> Entry:
+def file(name: str, content: bytes, *, executable: bool = False) -> Member:
     """A regular file."""
-    return Entry(name, stat.S_IFREG | (0o755 if executable else 0o644), content)
+    return Member(name, stat.S_IFREG | (0o755 if executable else 0o644), content)
 
 
-def folder(name: str) -> Entry:
+def folder(name: str) -> Member:
     """A folder; those above it must come before it."""
-    return Entry(name, stat.S_IFDIR | 0o755)
+    return Member(name, stat.S_IFDIR | 0o755)
 
 
-def link(name: str, target: str) -> Entry:
+def link(name: str, target: str) -> Member:
     """A symbolic link."""
-    return Entry(name, stat.S_IFLNK | 0o777, target.encode())
+    return Member(name, stat.S_IFLNK | 0o777, target.encode())
 
 
-def archive(entries: Iterable[Entry]) -> bytes:
+def archive(entries: Iterable[Member]) -> bytes:
     """The whole archive. All files belong to root and have no time, so that the same entries give the same bytes."""
     parts = []
     number = 0
     for number, entry in enumerate(entries, start=1):
         parts.append(_member(number, entry))
-    parts.append(_member(number + 1, Entry("TRAILER!!!", 0)))
+    parts.append(_member(number + 1, Member("TRAILER!!!", 0)))
     return b"".join(parts)
 
 
-def _member(inode: int, entry: Entry) -> bytes:
+def _member(inode: int, entry: Member) -> bytes:
     name = entry.name.encode() + b"\0"
     links = 2 if stat.S_ISDIR(entry.mode) else 1
     # ino, mode, uid, gid, nlink, mtime, filesize, devmajor, devminor, rdevmajor, rdevminor, namesize, check

@@ -27,12 +27,12 @@ from typing import Self
 
 from xskit.vm.children import dying_with_us
 from xskit.vm.errors import GuestError, QemuAbortedError, TimeLimitError
+from xskit.vm.hardware import CHANNELS, GuestHardware, command_line, nic_arguments
 from xskit.vm.kernels import Kernel
-from xskit.vm.machine import CHANNELS, Machine, command_line, nic_arguments
 from xskit.vm.qemu import Qemu
-from xskit.vm.qmp import Monitor
+from xskit.vm.qmp import QmpClient
 
-__all__ = ["BOOT_LIMIT_S", "Command", "Guest", "Outcome"]
+__all__ = ["BOOT_LIMIT_S", "Command", "CompletedCommand", "Guest"]
 
 Sink = Callable[[bytes], None]
 
@@ -70,7 +70,7 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CompletedCommand:
     """How it went.
 
     Attributes:
@@ -93,7 +93,7 @@ class Guest:
         qemu: to run.
         kernel: to boot.
         initramfs: that goes with it.
-        machine: the hardware.
+        hardware: of the guest.
         out: folder that the command finds as $XSKIT_OUT.
         kvm: run on the host's own CPUs.
         append: further words for the kernel.
@@ -106,7 +106,7 @@ class Guest:
         qemu: Qemu,
         kernel: Kernel,
         initramfs: Path,
-        machine: Machine,
+        hardware: GuestHardware,
         *,
         out: Path,
         kvm: bool = False,
@@ -114,8 +114,8 @@ class Guest:
         console: Sink | None = None,
         taps: Sequence[Sequence[int]] = (),
     ) -> None:
-        self.machine = machine
-        self._watched = _watched(kernel, machine, kvm=kvm)
+        self.hardware = hardware
+        self._watched = _watched(kernel, hardware, kvm=kvm)
         self._console_sink = console
         self._console = b""
         self._stack = ExitStack()
@@ -136,7 +136,7 @@ class Guest:
                 theirs[name] = other
             line = command_line(
                 qemu,
-                machine,
+                hardware,
                 kernel=kernel.image,
                 initramfs=initramfs,
                 out=out,
@@ -162,7 +162,7 @@ class Guest:
             assert self._process.stderr is not None
             stack.enter_context(self._process.stderr)
             stack.callback(self._end)
-            self._monitor = Monitor(self._ours["monitor"])
+            self._qmp = QmpClient(self._ours["monitor"])
             self._stack = stack.pop_all()
         self._asked: threading.Thread | None = None
 
@@ -178,7 +178,9 @@ class Guest:
         if self.ready is None:
             raise self._dead(f"the guest did not come up within {limit_s:.0f} s")
 
-    def run(self, command: Command, *, stdout: Sink, stderr: Sink, time_limit_s: float | None = None) -> Outcome:
+    def run(
+        self, command: Command, *, stdout: Sink, stderr: Sink, time_limit_s: float | None = None
+    ) -> CompletedCommand:
         """Run the command to its end, and stream what it prints.
 
         Raises:
@@ -195,7 +197,7 @@ class Guest:
             raise TimeLimitError(f"the time limit of {time_limit_s:g} s is over")
         assert self._exit_code is not None
         assert self._command_started is not None
-        return Outcome(
+        return CompletedCommand(
             exit_code=self._exit_code,
             release=self.ready[0],
             boot_s=self._command_started - self._started,
@@ -285,22 +287,22 @@ class Guest:
 
     def _obey(self, line: str) -> str:
         match line.split():
-            case ["nic", action, number] if number.isdigit() and int(number) < self.machine.nics:
+            case ["nic", action, number] if number.isdigit() and int(number) < self.hardware.nics:
                 device = f"nic{number}"
                 match action:
                     case "unplug":
-                        self._monitor.unplug(device)
+                        self._qmp.unplug(device)
                     case "plug":
-                        self._monitor.plug(nic_arguments(self.machine, int(number)))
+                        self._qmp.plug(nic_arguments(self.hardware, int(number)))
                     case "up" | "down":
-                        self._monitor.set_link(device, up=action == "up")
+                        self._qmp.set_link(device, up=action == "up")
                     case _:
                         raise GuestError(f"a NIC cannot be told {action!r}: unplug, plug, up, down")
                 return ""
             case _:
                 raise GuestError(
                     f"{line!r} is not understood: nic unplug N, nic plug N, nic up N or nic down N, "
-                    f"N from 0 to {self.machine.nics - 1}"
+                    f"N from 0 to {self.hardware.nics - 1}"
                 )
 
     # -- the end ---------------------------------------------------------------------------------------------------
@@ -356,10 +358,10 @@ class _Stream:
             self._sink(content)
 
 
-def _watched(kernel: Kernel, machine: Machine, *, kvm: bool) -> str:
+def _watched(kernel: Kernel, hardware: GuestHardware, *, kvm: bool) -> str:
     """The command that shows how far such a guest comes; emulated, since KVM may be what it fails under."""
     words = ["xskit", "vm", "run", "--console", *(["--accel", "tcg"] if kvm else []), "--kernel", kernel.version]
-    return shlex.join([*words, "--nic", machine.model.name, "--", "true"])
+    return shlex.join([*words, "--nic", hardware.model.name, "--", "true"])
 
 
 def _receive(connection: socket.socket) -> bytes:

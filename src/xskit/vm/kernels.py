@@ -9,11 +9,12 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from xskit.errors import UsageError
+from xskit.vm import Say
 from xskit.vm.apt import Apt, Package, Suite, unpack
 from xskit.vm.errors import FetchError
 from xskit.vm.modules import index as modules_below
@@ -23,7 +24,6 @@ from xskit.vm.places import require_x86, vm_folder
 
 __all__ = ["Available", "Kernel", "add", "available", "cached", "fetch", "find", "ready"]
 
-Say = Callable[[str], None]
 
 SUITES = tuple(
     Suite(name)

@@ -7,17 +7,17 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from xskit.vm import Say
 from xskit.vm.apt import Apt, Suite, debian_release, unpack
 from xskit.vm.errors import FetchError
 from xskit.vm.places import require_x86, vm_folder
 
 __all__ = ["Qemu", "busybox", "qemu"]
 
-Say = Callable[[str], None]
 
 PROGRAM = "qemu-system-x86_64"
 LEAST_MAJOR = 7

@@ -11,13 +11,13 @@ from typing import Any
 
 from xskit.vm.errors import GuestError
 
-__all__ = ["Monitor"]
+__all__ = ["QmpClient"]
 
 _ANSWER_S = 10.0
 _UNPLUG_S = 30.0
 
 
-class Monitor:
+class QmpClient:
     """One connection to the monitor, used from one thread.
 
     Raises (all methods):

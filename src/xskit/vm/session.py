@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from xskit.bench.guest import COUNTED_VARIABLE, EMULATED_VARIABLE
+from xskit.bench.in_guest import COUNTED_VARIABLE, EMULATED_VARIABLE
 from xskit.errors import UsageError
-from xskit.vm import accel, compiled, initramfs, kernels
+from xskit.vm import Say, accel, compiled, initramfs, kernels
 from xskit.vm import qemu as qemus
 from xskit.vm.errors import GuestError, QemuAbortedError
-from xskit.vm.guest import Command, Guest, Outcome, Sink
-from xskit.vm.machine import Machine
+from xskit.vm.guest import Command, CompletedCommand, Guest, Sink
+from xskit.vm.hardware import GuestHardware
 from xskit.vm.places import new_run_folder, require_x86
 from xskit.vm.results import bring_back, require_folder
 from xskit.vm.taps import taps
 
-__all__ = ["Request", "Result", "run_guest"]
+__all__ = ["GuestResult", "Request", "run_guest"]
 
-Say = Callable[[str], None]
 
 _INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "LANG", "VIRTUAL_ENV")
 _TALKATIVE = ("loglevel=7",)
@@ -38,7 +37,7 @@ class Request:
     Attributes:
         kernel: version or name.
         argv: the command.
-        machine: the hardware.
+        hardware: of the guest.
         when_emulated: the hardware where the guest is emulated; None: the same.
         accel: how it is run.
         time_limit_s: for the command, once the guest is up; None: no limit.
@@ -50,8 +49,8 @@ class Request:
 
     kernel: str
     argv: Sequence[str]
-    machine: Machine = field(default_factory=Machine)
-    when_emulated: Machine | None = None
+    hardware: GuestHardware = field(default_factory=GuestHardware)
+    when_emulated: GuestHardware | None = None
     accel: accel.Wanted = "auto"
     time_limit_s: float | None = 600.0
     out: Path = Path("vm-out")
@@ -61,18 +60,18 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Result:
+class GuestResult:
     """How it ended: the outcome, what it ran on, and the files that came back."""
 
-    outcome: Outcome
+    outcome: CompletedCommand
     accelerator: accel.Accelerator
-    machine: Machine
+    hardware: GuestHardware
     files: tuple[Path, ...]
 
 
 def run_guest(
     request: Request, *, stdout: Sink, stderr: Sink, say: Say = lambda line: None, console: Sink | None = None
-) -> Result:
+) -> GuestResult:
     """Run a command in a throw-away guest.
 
     Raises:
@@ -85,9 +84,9 @@ def run_guest(
     if not request.argv:
         raise UsageError("there is no command to run in the guest")
     require_folder(request.out)
-    _require_memory(request.machine.memory_bytes)
+    _require_memory(request.hardware.memory_bytes)
     kernel = kernels.ready(request.kernel, say)
-    qemu = qemus.qemu(request.machine.model.qemu, say)
+    qemu = qemus.qemu(request.hardware.model.qemu, say)
     archive = initramfs.build(kernel, qemus.busybox(say))
     accelerator = accel.choose(request.accel, qemu, kernel, archive, say)
     say(f"Linux {kernel.release} on {accelerator.name}: {accelerator.reason}")
@@ -95,7 +94,7 @@ def run_guest(
     try:
         with ExitStack() as stack:
             preparation = stack.enter_context(compiled.Preparation()) if request.data_plane else None
-            hardware = request.machine
+            hardware = request.hardware
             if request.when_emulated is not None and not accelerator.kvm:
                 hardware = request.when_emulated
             others: Sequence[Sequence[int]] = ()
@@ -143,7 +142,7 @@ def run_guest(
         files = bring_back(folder, request.out)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return Result(outcome, accelerator, hardware, files)
+    return GuestResult(outcome, accelerator, hardware, files)
 
 
 def _require_memory(wanted_bytes: int) -> None:

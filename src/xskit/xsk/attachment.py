@@ -6,11 +6,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from xskit.bpf.attach import BpfLink
-from xskit.bpf.attach import Mode as ProgramMode
+from xskit.bpf.attach import BpfLink, XdpMode
 from xskit.bpf.errors import AttachError
 from xskit.bpf.redirect import Outcome, RedirectProgram
-from xskit.xsk.opening import Mode
+from xskit.xsk.opening import BindMode
 
 __all__ = ["Attachment"]
 
@@ -21,12 +20,12 @@ class Attachment:
 
     program: RedirectProgram
     link: BpfLink
-    mode: ProgramMode
+    mode: XdpMode
     why: list[str]
     """Why native failed, where generic was got."""
 
     @classmethod
-    def make(cls, ifindex: int, queues: int, mode: Mode, *, drop_chatter: bool = False) -> Attachment:
+    def make(cls, ifindex: int, queues: int, mode: BindMode, *, drop_chatter: bool = False) -> Attachment:
         """Load the program for `queues` queues and attach it to an interface of the calling thread's namespace.
 
         Raises:
@@ -49,15 +48,15 @@ class Attachment:
         self.program.close()
 
 
-def _attach(attach: Callable[[ProgramMode], BpfLink], mode: Mode) -> tuple[BpfLink, ProgramMode, list[str]]:
+def _attach(attach: Callable[[XdpMode], BpfLink], mode: BindMode) -> tuple[BpfLink, XdpMode, list[str]]:
     if mode == "generic":
-        return attach(ProgramMode.GENERIC), ProgramMode.GENERIC, []
+        return attach(XdpMode.GENERIC), XdpMode.GENERIC, []
     try:
-        return attach(ProgramMode.NATIVE), ProgramMode.NATIVE, []
+        return attach(XdpMode.NATIVE), XdpMode.NATIVE, []
     except AttachError as native:
         if mode != "auto":
             raise
         try:
-            return attach(ProgramMode.GENERIC), ProgramMode.GENERIC, [f"native: {native.cause}"]
+            return attach(XdpMode.GENERIC), XdpMode.GENERIC, [f"native: {native.cause}"]
         except AttachError:
             raise native from None

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from xskit.xsk.mapping import RingSet
     from xskit.xsk.umem import Umem
 
-__all__ = ["BUSY_SECONDS", "FRAMING_BYTES", "Mode", "Opened", "Plan", "check", "open_socket"]
+__all__ = ["BUSY_SECONDS", "FRAMING_BYTES", "BindMode", "Opened", "Plan", "check", "open_socket"]
 
-Mode = Literal["auto", "zero-copy", "native", "generic"]
+BindMode = Literal["auto", "zero-copy", "native", "generic"]
 """auto: the best of the others that works. zero-copy: native program, no copies. native: native program, copies.
 generic: the program runs in the stack, copies."""
 
@@ -50,7 +50,7 @@ class Plan:
     interface: Interface
     queue: int
     umem: Umem
-    mode: Mode
+    mode: BindMode
     rx: int
     tx: int
     fill: int

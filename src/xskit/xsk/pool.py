@@ -14,7 +14,7 @@ from enum import IntEnum
 
 from xskit.errors import XskitError
 
-__all__ = ["FrameError", "FramePool", "Owner", "Place"]
+__all__ = ["FrameError", "FramePool", "Owner", "Sighting"]
 
 
 class Owner(IntEnum):
@@ -33,7 +33,7 @@ class Owner(IntEnum):
     """In the COMPLETION ring, not read yet."""
 
 
-Place = tuple[int, Owner, Owner]
+Sighting = tuple[int, Owner, Owner]
 """A frame, the ring it was seen in, and the owner that explains it."""
 
 
@@ -91,7 +91,7 @@ class FramePool:
         """Who has the frame."""
         return Owner(self._owners[frame])
 
-    def check(self, places: Iterable[Place]) -> dict[Owner, int]:
+    def check(self, places: Iterable[Sighting]) -> dict[Owner, int]:
         """Compare the owners with what is seen: see Umem.check.
 
         Args:

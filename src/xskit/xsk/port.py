@@ -27,7 +27,7 @@ from xskit.netconf.namespaces import Namespace, inside
 from xskit.netconf.netdev import device_features
 from xskit.xsk.attachment import Attachment
 from xskit.xsk.errors import PortError
-from xskit.xsk.opening import FRAMING_BYTES, Mode
+from xskit.xsk.opening import FRAMING_BYTES, BindMode
 from xskit.xsk.socket import Socket
 from xskit.xsk.traffic import MOST_FRAMES
 from xskit.xsk.umem import Umem
@@ -101,7 +101,7 @@ class Port:
         queues: Iterable[int] | None = None,
         ring_size: int = 2048,
         fill_size: int | None = None,
-        mode: Mode = "auto",
+        mode: BindMode = "auto",
         multi_buffer: bool = True,
         drop_chatter: bool = False,
     ) -> Port:
@@ -144,7 +144,7 @@ class Port:
             facts = look(name)  # attaching may have changed the number of queues
             if numbers is None:
                 numbers = list(range(facts.rx_queues))
-            wanted: Mode = "generic" if str(attachment.mode) == "generic" else mode
+            wanted: BindMode = "generic" if str(attachment.mode) == "generic" else mode
             opened: list[PortQueue] = []
             for number in numbers:
                 first = opened[0].receiver if opened else None
@@ -231,7 +231,7 @@ def _open_queue(
     first: Socket | None,
     ring_size: int,
     fill_size: int,
-    mode: Mode,
+    mode: BindMode,
     multi_buffer: bool,
     tx_queues: int,
 ) -> PortQueue:

@@ -22,9 +22,9 @@ from xskit.netconf.interfaces import look
 from xskit.xsk.attachment import Attachment
 from xskit.xsk.errors import Call, explain
 from xskit.xsk.mapping import MappedRing
-from xskit.xsk.opening import Mode, Plan, check, open_socket
+from xskit.xsk.opening import BindMode, Plan, check, open_socket
 from xskit.xsk.packet import Packet
-from xskit.xsk.pool import Owner, Place
+from xskit.xsk.pool import Owner, Sighting
 from xskit.xsk.traffic import Circulation, Sendable, Traffic
 from xskit.xsk.umem import Umem
 
@@ -73,7 +73,7 @@ class Socket:
         tx: int = 2048,
         fill: int = 2048,
         completion: int = 2048,
-        mode: Mode = "auto",
+        mode: BindMode = "auto",
         multi_buffer: bool = True,
         need_wakeup: bool = True,
         program: Literal["auto"] | RedirectProgram | None = "auto",
@@ -274,11 +274,11 @@ class Socket:
 
     # --- the end ------------------------------------------------------------------------------------------------
 
-    def from_kernel(self) -> list[Place]:
+    def from_kernel(self) -> list[Sighting]:
         """For Umem.check: the entries of RX and COMPLETION."""
         return [*self._traffic.from_kernel(), *_places(self.umem, self._rings.completion, Owner.COMPLETION, Owner.TX)]
 
-    def to_kernel(self) -> list[Place]:
+    def to_kernel(self) -> list[Sighting]:
         """For Umem.check: the entries of FILL and TX."""
         return [*self._traffic.to_kernel(), *_places(self.umem, self._rings.fill, Owner.FILL, Owner.FILL)]
 
@@ -318,7 +318,7 @@ def _record(ring: MappedRing | None) -> int | None:
     return ring.record if ring else None
 
 
-def _places(umem: Umem, ring: MappedRing | None, place: Owner, owner: Owner) -> list[Place]:
+def _places(umem: Umem, ring: MappedRing | None, place: Owner, owner: Owner) -> list[Sighting]:
     return [(umem.frame_of(address), place, owner) for address in ring.addresses()] if ring else []
 
 

@@ -27,7 +27,7 @@ from xskit.errors import UsageError
 from xskit.xsk.errors import Call, PortError, explain
 from xskit.xsk.mapping import MappedRing
 from xskit.xsk.packet import Packet
-from xskit.xsk.pool import Owner, Place
+from xskit.xsk.pool import Owner, Sighting
 from xskit.xsk.rings import LEAST_TAKEN
 from xskit.xsk.umem import Umem
 
@@ -356,15 +356,15 @@ class Traffic:
 
     # --- for the packet memory ----------------------------------------------------------------------------------
 
-    def from_kernel(self) -> Iterable[Place]:
+    def from_kernel(self) -> Iterable[Sighting]:
         """The entries of RX."""
         return self._places(self._rx, Owner.RX, Owner.FILL)
 
-    def to_kernel(self) -> Iterable[Place]:
+    def to_kernel(self) -> Iterable[Sighting]:
         """The entries of TX; none where they say nothing of where the frames are."""
         return [] if self._told_late else self._places(self._tx, Owner.TX, Owner.TX)
 
-    def _places(self, ring: MappedRing | None, place: Owner, owner: Owner) -> Iterable[Place]:
+    def _places(self, ring: MappedRing | None, place: Owner, owner: Owner) -> Iterable[Sighting]:
         return [(self._umem.frame_of(address), place, owner) for address in ring.addresses()] if ring else []
 
     def _audit(self) -> None:

@@ -35,7 +35,7 @@ from xskit.abi.xdp import (
 from xskit.errors import Setting, UsageError
 from xskit.memory import PAGE_BYTES, Region
 from xskit.xsk.errors import Call, explain
-from xskit.xsk.pool import FramePool, Owner, Place
+from xskit.xsk.pool import FramePool, Owner, Sighting
 from xskit.xsk.probe import looks_at_length, why_no_frames_of
 
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ class User(Protocol):
 
     def close(self) -> None: ...
 
-    def from_kernel(self) -> Iterable[Place]:
+    def from_kernel(self) -> Iterable[Sighting]:
         """The entries of RX and COMPLETION."""
         ...
 
-    def to_kernel(self) -> Iterable[Place]:
+    def to_kernel(self) -> Iterable[Sighting]:
         """The entries of FILL and TX."""
         ...
 

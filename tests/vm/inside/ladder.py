@@ -26,7 +26,7 @@ from tests.vm.inside.wire import (
 )
 from tests.vm.inside.zerocopy import collect
 from xskit.abi.xdp import AF_XDP
-from xskit.bpf.probe import Feature, available
+from xskit.bpf.probe import BpfFeature, available
 from xskit.emulator.emulator import Emulator
 from xskit.emulator.plan import plan
 from xskit.emulator.ports import LinkSpec, PortSpec
@@ -80,7 +80,7 @@ def check_mode() -> dict[str, Any]:
             "budget": queue.transmitter.transmit_budget,
             "why": port.why,
             "kernel_says": None if features is None else features.zero_copy,
-            "missing": [feature.name for feature in Feature if not available(feature)],
+            "missing": [feature.name for feature in BpfFeature if not available(feature)],
         }
 
 

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from tests.vm.inside.wire import FAR, NEAR, ends, packets
 from tests.vm.inside.zerocopy import emulator
-from xskit.bpf.attach import Mode as ProgramMode
+from xskit.bpf.attach import XdpMode
 from xskit.xsk.attachment import Attachment
 
 _make = Attachment.make
@@ -17,7 +17,7 @@ _make = Attachment.make
 
 def _generic_under_another_name(ifindex: int, queues: int, _: str) -> Attachment:
     """The program in the stack, and a port that believes it to be in the driver, so that it binds in zero copy."""
-    return replace(_make(ifindex, queues, "generic"), mode=ProgramMode.NATIVE)
+    return replace(_make(ifindex, queues, "generic"), mode=XdpMode.NATIVE)
 
 
 def check_a_stall_is_told() -> dict[str, object]:

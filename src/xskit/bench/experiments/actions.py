@@ -17,7 +17,7 @@ from xskit.bench.bed import Bed, Place
 from xskit.bench.packet import DESTINATION, FCS_BYTES, UDP_PORT
 from xskit.bench.settings import Case
 from xskit.bpf.asm import R1, R2, Assembler
-from xskit.bpf.attach import Mode, attach
+from xskit.bpf.attach import XdpMode, attach
 from xskit.bpf.program import Program, ProgramSpec
 from xskit.errors import XskitError
 from xskit.netconf.changes import SetAddress
@@ -70,7 +70,7 @@ def _sender(place: Place, stack: ExitStack) -> Socket:
 
 def _attach(code: Assembler, name: str, interface: str, stack: ExitStack) -> None:
     program = stack.enter_context(Program.load(ProgramSpec(name, code.assemble(), frags=True)))
-    stack.enter_context(attach(program, look(interface).index, Mode.NATIVE))
+    stack.enter_context(attach(program, look(interface).index, XdpMode.NATIVE))
 
 
 def _pass(place: Place, case: Case, count: int, stack: ExitStack) -> Passage:

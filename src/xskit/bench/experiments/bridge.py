@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from xskit.bench.experiments.experiment import Options, Result
+from xskit.bench.experiments.experiment import ExperimentResult, Options
 from xskit.bench.experiments.large_memory import Filling, fill_and_drain
 from xskit.bench.experiments.tables import Cell, Column, Table
-from xskit.bench.guest import emulated
-from xskit.bench.results import Outcome
+from xskit.bench.in_guest import emulated
+from xskit.bench.results import CaseResult
 from xskit.bench.session import measure
 from xskit.bench.settings import Case, Conditions, DriveKind
 from xskit.errors import XskitError
@@ -20,11 +20,11 @@ from xskit.lab import Lab
 from xskit.lab.host import Host
 from xskit.lab.traffic import PORT, tcp
 from xskit.netconf.interfaces import look
-from xskit.xsk.opening import Mode
+from xskit.xsk.opening import BindMode
 
 __all__ = ["run"]
 
-MODES: tuple[Mode, ...] = ("zero-copy", "native", "generic")
+MODES: tuple[BindMode, ...] = ("zero-copy", "native", "generic")
 PACKET_SIZES = (64, 1518)
 """With the 4 bytes of the checksum: the shortest, and the longest at MTU 1500."""
 WAYS = ("there", "back", "both at once")
@@ -44,11 +44,11 @@ class _Carried:
     why: str = ""
 
 
-def run(options: Options) -> Result:
+def run(options: Options) -> ExperimentResult:
     """Measure on the two interfaces given, or on veth pairs."""
     interfaces = options.interfaces[:2]
     drivers = dict.fromkeys(look(name).driver for name in interfaces)
-    result = Result.begin("bridge", options, " and ".join(drivers) or "veth")
+    result = ExperimentResult.begin("bridge", options, " and ".join(drivers) or "veth")
     outcomes, refused = _forward(interfaces, options)
     result.tables = [_forwarding(outcomes, refused)]
     if not interfaces:
@@ -61,9 +61,9 @@ def run(options: Options) -> Result:
     return result
 
 
-def _forward(interfaces: tuple[str, ...], options: Options) -> tuple[list[Outcome], dict[str, str]]:
+def _forward(interfaces: tuple[str, ...], options: Options) -> tuple[list[CaseResult], dict[str, str]]:
     """Bench's forward in every mode that the ports allow; and why the others do not work."""
-    outcomes: list[Outcome] = []
+    outcomes: list[CaseResult] = []
     refused: dict[str, str] = {}
     drive: DriveKind = "af-xdp" if options.far else "auto"  # NICs send no live frames without a program of their own
     for mode in MODES:
@@ -108,7 +108,7 @@ def _carry(a: Host, b: Host, way: str, seconds: float) -> float:
         return sum(one.result()[0] for one in running)
 
 
-def _forwarding(outcomes: Sequence[Outcome], refused: dict[str, str]) -> Table:
+def _forwarding(outcomes: Sequence[CaseResult], refused: dict[str, str]) -> Table:
     columns = [
         Column("mode asked"),
         Column("in use"),

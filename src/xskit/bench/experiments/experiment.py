@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from xskit.bench.experiments.tables import Plot, Table
-from xskit.bench.guest import COUNTED, EMULATED, counted_instructions, emulated
+from xskit.bench.in_guest import COUNTED, EMULATED, counted_instructions, emulated
 from xskit.bench.others import BUSY, OtherPrograms
 from xskit.errors import UsageError, XskitError
 
-__all__ = ["SCHEMA", "Experiment", "Options", "Result", "ResultError"]
+__all__ = ["SCHEMA", "Experiment", "ExperimentResult", "Options", "ResultError"]
 
 SCHEMA = 1
 
@@ -60,7 +60,7 @@ class Options:
 
 
 @dataclass
-class Result:
+class ExperimentResult:
     """What one run on one kernel has found.
 
     Attributes:
@@ -84,7 +84,7 @@ class Result:
     schema: int = SCHEMA
 
     @classmethod
-    def begin(cls, experiment: str, options: Options, what: str = "veth") -> Result:
+    def begin(cls, experiment: str, options: Options, what: str = "veth") -> ExperimentResult:
         """Of this machine, from now on."""
         from xskit.bench.machine import describe_machine
 
@@ -114,7 +114,7 @@ class Result:
         return {"kind": "xskit experiment", **asdict(self)}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Result:
+    def from_dict(cls, values: Mapping[str, Any]) -> ExperimentResult:
         """What as_dict gave. Raises KeyError, TypeError or ValueError where it is something else."""
         fields = dict(values)
         if fields.pop("kind") != "xskit experiment" or fields["schema"] > SCHEMA:
@@ -123,7 +123,7 @@ class Result:
         return cls(**{**fields, "tables": tables, "plots": [Plot.from_dict(plot) for plot in values["plots"]]})
 
     @classmethod
-    def load_all(cls, path: Path) -> list[Result]:
+    def load_all(cls, path: Path) -> list[ExperimentResult]:
         """Read what `run --json` wrote.
 
         Raises:
@@ -192,8 +192,8 @@ class Experiment:
     guest_far: Sequence[str] = ()
     guest_offloads: bool = False
 
-    def run(self, options: Options) -> Result:
+    def run(self, options: Options) -> ExperimentResult:
         """Do it, on this kernel. Raises XskitError."""
         module = import_module(f"xskit.bench.experiments.{self.module}")
-        result: Result = module.run(options)
+        result: ExperimentResult = module.run(options)
         return result

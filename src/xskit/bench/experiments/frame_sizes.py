@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xskit.bench.experiments.actions import Passage, passed_and_redirected
-from xskit.bench.experiments.experiment import Options, Result
+from xskit.bench.experiments.experiment import ExperimentResult, Options
 from xskit.bench.experiments.tables import Cell, Column, Table
 from xskit.bench.experiments.view_cost import ViewCost, view_costs
-from xskit.bench.guest import counted_instructions, emulated
+from xskit.bench.in_guest import counted_instructions, emulated
 from xskit.bench.packet import FCS_BYTES
-from xskit.bench.results import Outcome
+from xskit.bench.results import CaseResult
 from xskit.bench.session import measure
-from xskit.bench.settings import Case, Conditions, ModeName
+from xskit.bench.settings import BenchMode, Case, Conditions
 from xskit.xsk.probe import why_no_frames_of
 
 __all__ = ["PACKET_BYTES", "run"]
@@ -21,16 +21,16 @@ PACKET_BYTES = 8192 - 256
 MEMORY_BYTES = 16 << 20
 FRAME_SIZES = (4096, 2048)
 LARGE_CHUNK = 8192
-MODES: tuple[ModeName, ...] = ("rxdrop", "l2fwd")
+MODES: tuple[BenchMode, ...] = ("rxdrop", "l2fwd")
 CHUNKS = (LARGE_CHUNK, 16_384)
 
-Measured = Mapping[ModeName, Mapping[int, Outcome]]
+Measured = Mapping[BenchMode, Mapping[int, CaseResult]]
 """By mode and frame size."""
 
 
-def run(options: Options) -> Result:
+def run(options: Options) -> ExperimentResult:
     """Measure on a veth pair."""
-    result = Result.begin("frame-sizes", options)
+    result = ExperimentResult.begin("frame-sizes", options)
     refused = {
         (size, unaligned, hugetlb): why_no_frames_of(size, unaligned=unaligned, hugetlb=hugetlb)
         for size in CHUNKS
@@ -71,13 +71,13 @@ def measure_all(options: Options, *, hugetlb: bool | None) -> Measured:
     if hugetlb is not None:
         cases += [_case(mode, LARGE_CHUNK, hugetlb=hugetlb) for mode in MODES]
     session = measure(cases, Conditions(duration=options.seconds, repeat=options.repeat))
-    found: dict[ModeName, dict[int, Outcome]] = {mode: {} for mode in MODES}
+    found: dict[BenchMode, dict[int, CaseResult]] = {mode: {} for mode in MODES}
     for outcome in session.outcomes:
         found[outcome.case.mode][outcome.case.frame_size] = outcome
     return found
 
 
-def _case(mode: ModeName, frame_size: int, *, hugetlb: bool) -> Case:
+def _case(mode: BenchMode, frame_size: int, *, hugetlb: bool) -> Case:
     return Case(
         mode,
         xdp="native",
@@ -136,7 +136,7 @@ def _unit() -> str:
     return "instructions" if counted_instructions() else "ns of CPU time"
 
 
-def _frames_each(outcome: Outcome) -> float | None:
+def _frames_each(outcome: CaseResult) -> float | None:
     received = sum(run.counts["received"] for run in outcome.runs)
     frames = sum(run.counts["received_frames"] for run in outcome.runs)
     return frames / received if received else None

@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 from xskit.bench.bed import Bed, Place
-from xskit.bench.far import FarCounts, Sink
+from xskit.bench.far import FarCounts, FarSink
 from xskit.bench.packet import PacketSpec
 from xskit.bench.programs import Counting, live_program
 from xskit.bench.settings import Case
@@ -76,7 +76,7 @@ def _fill(place: Place, frames: int, frame_bytes: int, say: Callable[[str], None
         live = forward.live
         counters, room = live.pipeline.counters, live.frames.capacity
         with place.inside():
-            sink = Sink(place.far[1])
+            sink = FarSink(place.far[1])
             stack.callback(sink.close)
             _send(place, room, lambda: int(counters.received))
         in_flight = int(counters.in_flight)

@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Sequence
 
 from xskit.bench.experiments.bursts import Burst, segmented
-from xskit.bench.experiments.experiment import Options, Result
-from xskit.bench.experiments.netem_links import WAYS, Asked, joined, require_netem
+from xskit.bench.experiments.experiment import ExperimentResult, Options
+from xskit.bench.experiments.netem_links import WAYS, Impairments, joined, require_netem
 from xskit.bench.experiments.tables import Cell, Column, Plot, Table
-from xskit.emulator.statistics import binomial_interval
+from xskit.emulator.intervals import binomial_interval
 from xskit.lab.traffic import UdpResult, udp
 
 __all__ = ["run"]
@@ -24,16 +24,16 @@ measured is the room that a link has, and not how soon somebody takes packets ou
 SEGMENTS, SEGMENT_BYTES = 40, 1000
 
 ASKED = {
-    "owd": Asked("owd 20ms", "delay 20ms", {"owd": "20ms"}),
-    "jitter": Asked(
+    "owd": Impairments("owd 20ms", "delay 20ms", {"owd": "20ms"}),
+    "jitter": Impairments(
         "owd 20ms, jitter 5ms uniform",
         "delay 20ms 5ms",
         {"owd": "20ms", "jitter": "5ms", "jitter_distribution": "uniform"},
     ),
-    "loss": Asked(f"loss {LOSS:.0%}", f"loss {LOSS:.0%}", {"loss": LOSS}),
-    "rate": Asked("rate 10Mbit", "rate 10mbit", {"rate": "10Mbit", "queue": "2s"}),
-    "room": Asked(f"owd {ROOM_OWD_S:g}s, no limit said", f"delay {ROOM_OWD_S:g}s", {"owd": f"{ROOM_OWD_S:g}s"}),
-    "gso": Asked(f"loss {LOSS:.0%}, packets of {SEGMENTS} segments", f"loss {LOSS:.0%}", {"loss": LOSS}),
+    "loss": Impairments(f"loss {LOSS:.0%}", f"loss {LOSS:.0%}", {"loss": LOSS}),
+    "rate": Impairments("rate 10Mbit", "rate 10mbit", {"rate": "10Mbit", "queue": "2s"}),
+    "room": Impairments(f"owd {ROOM_OWD_S:g}s, no limit said", f"delay {ROOM_OWD_S:g}s", {"owd": f"{ROOM_OWD_S:g}s"}),
+    "gso": Impairments(f"loss {LOSS:.0%}, packets of {SEGMENTS} segments", f"loss {LOSS:.0%}", {"loss": LOSS}),
 }
 
 Streams = dict[str, dict[str, UdpResult]]
@@ -43,13 +43,13 @@ Losses = dict[tuple[str, str], dict[str, int]]
 """Where packets got lost, by question and way."""
 
 
-def run(options: Options) -> Result:
+def run(options: Options) -> ExperimentResult:
     """Ask both, one after the other.
 
     Raises:
         KernelError: this kernel has no sch_netem.
     """
-    result = Result.begin("netem", options, "veth")
+    result = ExperimentResult.begin("netem", options, "veth")
     require_netem()
     packets = 150 if options.short else 2000
     streams: Streams = {}

@@ -18,13 +18,13 @@ from xskit.errors import KernelError
 from xskit.lab import Lab
 from xskit.lab.host import Host
 
-__all__ = ["WAYS", "Asked", "Joined", "joined", "require_netem"]
+__all__ = ["WAYS", "Impairments", "Joined", "joined", "require_netem"]
 
 WAYS = ("sch_netem", "xskit")
 
 
 @dataclass(frozen=True)
-class Asked:
+class Impairments:
     """One question: netem's words, xskit's settings."""
 
     title: str
@@ -58,7 +58,7 @@ def require_netem() -> None:
 
 
 @contextmanager
-def joined(way: str, asked: Asked) -> Iterator[Joined]:
+def joined(way: str, asked: Impairments) -> Iterator[Joined]:
     """Two hosts; what goes from the first to the second meets what was asked for."""
     if way == "sch_netem":
         with Pair() as pair:

@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import fill, wrap
 
 from xskit.bench.experiments.combined import combined
-from xskit.bench.experiments.experiment import Experiment, Result, ResultError
+from xskit.bench.experiments.experiment import Experiment, ExperimentResult, ResultError
 from xskit.bench.experiments.tables import Table
 
 __all__ = ["as_json", "keep", "kept", "markdown", "text"]
@@ -17,7 +17,7 @@ __all__ = ["as_json", "keep", "kept", "markdown", "text"]
 WIDTH = 110
 
 
-def text(experiment: Experiment, results: Sequence[Result]) -> str:
+def text(experiment: Experiment, results: Sequence[ExperimentResult]) -> str:
     """For a terminal."""
     parts = [f"{experiment.name}: {experiment.title}"]
     parts += [_paragraph(results[0].headline())] if results else []
@@ -33,7 +33,7 @@ def text(experiment: Experiment, results: Sequence[Result]) -> str:
     return "\n\n".join(parts)
 
 
-def markdown(experiment: Experiment, results: Sequence[Result]) -> str:
+def markdown(experiment: Experiment, results: Sequence[ExperimentResult]) -> str:
     """A section of a page: everything that was measured, with the command that did it."""
     parts = []
     for result, tables in _each_table_once(results):
@@ -48,9 +48,9 @@ def markdown(experiment: Experiment, results: Sequence[Result]) -> str:
     return "\n\n".join(parts)
 
 
-def _each_table_once(results: Sequence[Result]) -> list[tuple[Result, list[Table]]]:
+def _each_table_once(results: Sequence[ExperimentResult]) -> list[tuple[ExperimentResult, list[Table]]]:
     """Results and their tables, without those that an earlier one has shown: what is calculated is alike everywhere."""
-    found: list[tuple[Result, list[Table]]] = []
+    found: list[tuple[ExperimentResult, list[Table]]] = []
     for result in results:
         seen = [table for _, tables in found for table in tables]
         found.append((result, [table for table in result.tables if table not in seen]))
@@ -65,12 +65,12 @@ def _item(words: str) -> str:
     return "\n".join(wrap(words, WIDTH, initial_indent="- ", subsequent_indent="  "))
 
 
-def as_json(results: Sequence[Result]) -> str:
-    """Text that Result.load_all reads."""
+def as_json(results: Sequence[ExperimentResult]) -> str:
+    """Text that ExperimentResult.load_all reads."""
     return json.dumps([result.as_dict() for result in results], indent=1, allow_nan=False)
 
 
-def keep(folder: Path, results: Sequence[Result]) -> None:
+def keep(folder: Path, results: Sequence[ExperimentResult]) -> None:
     """Note what was measured, a file for each experiment and place; an earlier result of the same is replaced.
 
     Raises:
@@ -86,7 +86,7 @@ def keep(folder: Path, results: Sequence[Result]) -> None:
         raise ResultError(f"results cannot be kept in {folder}: {error.strerror}", remedy=f"ls -ld {folder}") from error
 
 
-def kept(folder: Path, name: str) -> list[Result]:
+def kept(folder: Path, name: str) -> list[ExperimentResult]:
     """What was noted of one experiment, this machine's own kernel first."""
-    found = [result for path in sorted(folder.glob(f"{name}@*.json")) for result in Result.load_all(path)]
+    found = [result for path in sorted(folder.glob(f"{name}@*.json")) for result in ExperimentResult.load_all(path)]
     return sorted(found, key=lambda result: (result.emulated, result.where))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xskit.bench.bed import Bed
-from xskit.bench.experiments.experiment import Options, Result
+from xskit.bench.experiments.experiment import ExperimentResult, Options
 from xskit.bench.experiments.sends import Sends, count_sends
 from xskit.bench.experiments.tables import Cell, Column, Table
-from xskit.bench.guest import counted_instructions, emulated
-from xskit.bench.results import Outcome
+from xskit.bench.in_guest import counted_instructions, emulated
+from xskit.bench.results import CaseResult
 from xskit.bench.session import measure
 from xskit.bench.settings import Case, Conditions
 from xskit.netconf.interfaces import look
@@ -21,17 +21,17 @@ SIZES = (64, 512, 1024, 1500)
 ROUNDS, SHORT_ROUNDS = 200, 100
 
 
-def run(options: Options) -> Result:
+def run(options: Options) -> ExperimentResult:
     """Measure on the interface given, or on a veth pair."""
     interfaces = options.interfaces[:1]
     driver = look(interfaces[0]).driver if interfaces else "veth"
-    result = Result.begin("tx-sizes", options, driver)
+    result = ExperimentResult.begin("tx-sizes", options, driver)
     cases = [Case("txonly", interfaces, xdp="generic", packet_size=size, frame_size=4096) for size in SIZES]
     options.say(f"sendto, skb mode, {driver}, packets of {', '.join(map(str, SIZES))} bytes")
     rounds = SHORT_ROUNDS if options.short else ROUNDS
     with Bed() as bed:
         sends = [count_sends(case, bed.place(case), rounds) for case in cases]
-    outcomes: list[Outcome] = []
+    outcomes: list[CaseResult] = []
     if not emulated():
         options.say("txonly, skb mode")
         outcomes = measure(cases, Conditions(duration=options.seconds, repeat=options.repeat)).outcomes
@@ -40,7 +40,7 @@ def run(options: Options) -> Result:
     return result
 
 
-def _table(outcomes: Sequence[Outcome], sends: Sequence[Sends], driver: str) -> Table:
+def _table(outcomes: Sequence[CaseResult], sends: Sequence[Sends], driver: str) -> Table:
     cost = "instructions of sendto a packet" if counted_instructions() else "ns of sendto a packet"
     columns = [Column("size"), Column("pps", "pps"), Column(cost, "count"), Column("against 64", "percent"),
                Column("bytes copied a packet", "count"), Column("path")]  # fmt: skip
@@ -65,7 +65,7 @@ def _path(one: Sends, driver: str) -> str:
     return "copy: the device needs a linear part" if driver == "veth" else "not known"
 
 
-def _findings(outcomes: Sequence[Outcome], sends: Sequence[Sends], driver: str) -> list[str]:
+def _findings(outcomes: Sequence[CaseResult], sends: Sequence[Sends], driver: str) -> list[str]:
     found = []
     known = [one.copied_bytes for one in sends if one.copied_bytes is not None]
     if known and max(known) < 1:

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from xskit.abi.bpf import XdpAction
-from xskit.bench.experiments.experiment import Options, Result
+from xskit.bench.experiments.experiment import ExperimentResult, Options
 from xskit.bench.experiments.pagepool import PagePoolWatch
 from xskit.bench.experiments.rooms import Pair
 from xskit.bench.experiments.tables import Cell, Column, Table
@@ -20,10 +20,10 @@ from xskit.bench.experiments.veth_buffers import (
     PUBLISHED_LARGEST_MTU,
     RFC_CAPACITY,
 )
-from xskit.bench.guest import emulated
+from xskit.bench.in_guest import emulated
 from xskit.bpf.asm import Assembler
-from xskit.bpf.attach import Mode, attach
-from xskit.bpf.probe import Feature, available
+from xskit.bpf.attach import XdpMode, attach
+from xskit.bpf.probe import BpfFeature, available
 from xskit.bpf.program import Program, ProgramSpec
 from xskit.lab.host import Host
 from xskit.lab.traffic import tcp
@@ -33,7 +33,7 @@ from xskit.netconf.netdev import page_pools
 __all__ = ["run"]
 
 MTUS = (1500, 8000)
-WAYS: dict[str, Mode | None] = {"none": None, "native": Mode.NATIVE, "generic": Mode.GENERIC}
+WAYS: dict[str, XdpMode | None] = {"none": None, "native": XdpMode.NATIVE, "generic": XdpMode.GENERIC}
 MODEL_MTUS = (1500, 1522, 3000, 8000, 9000, 36_000)
 PAGE_BYTES = 4096
 
@@ -53,9 +53,9 @@ class _Measured:
         return statistics.median(self.rates[mtu, way])
 
 
-def run(options: Options) -> Result:
+def run(options: Options) -> ExperimentResult:
     """Measure, and calculate what buffers of half a page would change."""
-    result = Result.begin("veth-tcp", options)
+    result = ExperimentResult.begin("veth-tcp", options)
     found = _measure(options)
     result.tables = [_rates(found), _memory(found), _model(), _capacities()]
     result.findings = _findings(found)
@@ -79,12 +79,12 @@ def _measure(options: Options) -> _Measured:
 
 
 @contextmanager
-def _passing(hosts: Sequence[Host], mode: Mode | None) -> Iterator[None]:
+def _passing(hosts: Sequence[Host], mode: XdpMode | None) -> Iterator[None]:
     """XDP_PASS on the ends of all hosts."""
     with ExitStack() as stack:
         if mode is not None:
             code = Assembler().returns(XdpAction.PASS).assemble()
-            spec = ProgramSpec("xk_pass", code, frags=available(Feature.XDP_FRAGS))
+            spec = ProgramSpec("xk_pass", code, frags=available(BpfFeature.XDP_FRAGS))
             program = stack.enter_context(Program.load(spec))
             for host in hosts:
                 with host.inside():

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self
 
 from xskit.netconf.namespaces import inside
 
-__all__ = ["Change", "Fate", "Restored", "Setting"]
+__all__ = ["Change", "Fate", "Restored", "ValueChange"]
 
 
 class Fate(StrEnum):
@@ -97,7 +97,7 @@ class Change(ABC):
 
 
 @dataclass
-class Setting(Change):
+class ValueChange(Change):
     """A change of one value of the machine: `before` is the old one."""
 
     namespace: str | None = field(default=None, kw_only=True)

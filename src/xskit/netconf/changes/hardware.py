@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from xskit.errors import DeviceError
 from xskit.netconf import ethtool, hardware, interfaces
-from xskit.netconf.changes.base import Change, Fate, Restored, Setting
+from xskit.netconf.changes.base import Change, Fate, Restored, ValueChange
 from xskit.netconf.namespaces import inside
 
 __all__ = ["AddFlowRule", "SetChannels", "SetRings"]
@@ -25,7 +25,7 @@ def _asking(interface: str, doing: str) -> Iterator[socket.socket]:
 
 
 @dataclass
-class SetChannels(Setting):
+class SetChannels(ValueChange):
     """How many combined channels (pairs of an RX and a TX queue) a NIC uses."""
 
     interface: str
@@ -47,7 +47,7 @@ class SetChannels(Setting):
 
 
 @dataclass
-class SetRings(Setting):
+class SetRings(ValueChange):
     """How many entries each RX and each TX ring of a NIC has; a driver may round up, and then it is an error."""
 
     interface: str

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from xskit.abi.packet import PACKET_ADD_MEMBERSHIP, PACKET_MR_PROMISC, SOL_PACKET
 from xskit.netconf import interfaces
-from xskit.netconf.changes.base import Change, Fate, Restored, Setting
+from xskit.netconf.changes.base import Change, Fate, Restored, ValueChange
 from xskit.netconf.namespaces import inside
 
 __all__ = ["SetLinkUp", "SetMtu", "SetPromiscuous"]
@@ -17,7 +17,7 @@ _MEMBERSHIP = struct.Struct("=iHH8s")  # packet_mreq: index, type, address lengt
 
 
 @dataclass
-class SetLinkUp(Setting):
+class SetLinkUp(ValueChange):
     """An interface is administratively up (or down)."""
 
     interface: str
@@ -37,7 +37,7 @@ class SetLinkUp(Setting):
 
 
 @dataclass
-class SetMtu(Setting):
+class SetMtu(ValueChange):
     """The largest packet an interface sends, in bytes, without the Ethernet header."""
 
     interface: str

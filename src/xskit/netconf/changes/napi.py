@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Literal
 
 from xskit.netconf import interfaces
-from xskit.netconf.changes.base import Setting
+from xskit.netconf.changes.base import ValueChange
 from xskit.netconf.namespaces import MissingError
 
 __all__ = ["SetNapi"]
 
 
 @dataclass
-class SetNapi(Setting):
+class SetNapi(ValueChange):
     """napi_defer_hard_irqs (rounds without work before the interrupt is on again, Linux 5.8) or gro_flush_timeout (ns).
 
     Only for interfaces of the namespace in which /sys was mounted: sysfs shows no others

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from xskit.errors import UsageError
 from xskit.netconf import interfaces
-from xskit.netconf.changes.base import Setting
+from xskit.netconf.changes.base import ValueChange
 from xskit.netconf.namespaces import MissingError
 
 __all__ = ["SetSysctl"]
 
 
 @dataclass
-class SetSysctl(Setting):
+class SetSysctl(ValueChange):
     """A parameter under /proc/sys/net, "net/ipv6/conf/xkva/accept_dad" or with dots, and its value as text.
 
     The dotted form cannot name an interface that has a dot in its own name.

@@ -98,7 +98,7 @@ KIND = StageKind(
     has_changed=True,
     memory=fifo_memory,
     prepare=prepare_fifo,
-    statistics=("dropped", "busy_ns", "idle_starts"),
+    reported=("dropped", "busy_ns", "idle_starts"),
 )
 
 

@@ -15,14 +15,14 @@ import numpy as np
 from xskit.bench.ends import End
 from xskit.bench.loops.modes import run_forward, run_l2fwd, run_latency, run_loss, run_rxdrop, run_txonly
 from xskit.bench.loops.records import HALT, STOP, BenchWorker
-from xskit.bench.settings import ModeName
+from xskit.bench.settings import BenchMode
 from xskit.errors import KernelError
 from xskit.jit import store_word
 from xskit.memory import Arena, array_at, record_view, size_of
 
 __all__ = ["LOOPS", "LoopThread", "Meter", "drop_capabilities", "pin", "wait_surely"]
 
-LOOPS: dict[ModeName, Callable[[int, int], int]] = {
+LOOPS: dict[BenchMode, Callable[[int, int], int]] = {
     "rxdrop": run_rxdrop,
     "txonly": run_txonly,
     "l2fwd": run_l2fwd,
@@ -86,7 +86,7 @@ class LoopThread:
 
     def __init__(
         self,
-        mode: ModeName,
+        mode: BenchMode,
         ends: Sequence[End],
         *,
         cpu: int | None = None,

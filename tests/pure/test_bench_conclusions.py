@@ -1,6 +1,6 @@
-"""Verdicts of comparisons, judged by recorded noise of a real, busy machine: benchmarks/record_noise.py made the file.
+"""Comparisons, judged by recorded noise of a real, busy machine: benchmarks/record_noise.py made the file.
 
-Each session measured the same case twice, in turns. The bounds are those that a reader of the verdicts relies on: of
+Each session measured the same case twice, in turns. The bounds are those that a reader of the conclusions relies on: of
 twenty comparisons of a thing with itself at least nineteen say so, and nineteen of twenty see a slow-down of 5 %.
 """
 
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from xskit.bench.inference import Difference, compare, outliers, spread
 from xskit.bench.settings import Conditions
-from xskit.bench.statistics import Difference, compare, outliers, spread
 
 RECORDED = json.loads((Path(__file__).parents[1] / "data/bench_noise.json").read_text())
 SESSIONS = [(mode, number) for mode, sessions in RECORDED["sessions"].items() for number in range(len(sessions))]
@@ -37,38 +37,38 @@ def test_at_least_twenty_sessions_were_recorded(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_same_thing_twice_is_within_noise(mode: str) -> None:
-    verdicts = [paired(mode, number).verdict for where, number in SESSIONS if where == mode]
-    assert verdicts.count("within noise") >= 0.95 * len(verdicts)
+    conclusions = [paired(mode, number).conclusion for where, number in SESSIONS if where == mode]
+    assert conclusions.count("within noise") >= 0.95 * len(conclusions)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_slow_down_of_5_percent_is_worse(mode: str) -> None:
-    verdicts = [paired(mode, number, 1.05).verdict for where, number in SESSIONS if where == mode]
-    assert verdicts.count("worse") >= 0.95 * len(verdicts)
+    conclusions = [paired(mode, number, 1.05).conclusion for where, number in SESSIONS if where == mode]
+    assert conclusions.count("worse") >= 0.95 * len(conclusions)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_speed_up_of_5_percent_is_better(mode: str) -> None:
-    verdicts = [paired(mode, number, 1 / 1.05).verdict for where, number in SESSIONS if where == mode]
-    assert verdicts.count("better") >= 0.95 * len(verdicts)
+    conclusions = [paired(mode, number, 1 / 1.05).conclusion for where, number in SESSIONS if where == mode]
+    assert conclusions.count("better") >= 0.95 * len(conclusions)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_same_thing_twice_is_within_noise_without_pairs(mode: str) -> None:
     """As two files are compared."""
-    verdicts = []
+    conclusions = []
     for session in RECORDED["sessions"][mode]:
         found = compare(session["first"][METRIC], session["second"][METRIC], better="lower")
         assert found is not None
-        verdicts.append(found.verdict)
-    assert verdicts.count("within noise") >= 0.95 * len(verdicts)
+        conclusions.append(found.conclusion)
+    assert conclusions.count("within noise") >= 0.95 * len(conclusions)
 
 
 @pytest.mark.parametrize("paired", [False, True])
 @pytest.mark.parametrize("mode", MODES)
 def test_of_as_few_runs_as_usual_no_more_are_called_different(mode: str, paired: bool) -> None:
     """Every session is several of eight runs. A slow-down of 5 % is not seen in so few on such a machine."""
-    usual, verdicts = Conditions().repeat, []
+    usual, conclusions = Conditions().repeat, []
     for session in RECORDED["sessions"][mode]:
         first, second = session["first"][METRIC], session["second"][METRIC]
         for begin in range(0, len(first) - usual + 1, usual):
@@ -76,9 +76,9 @@ def test_of_as_few_runs_as_usual_no_more_are_called_different(mode: str, paired:
             found = compare(first[part], second[part], better="lower", paired=paired)
             assert found is not None
             assert found.paired == paired
-            verdicts.append(found.verdict)
-    assert len(verdicts) >= 100
-    assert verdicts.count("within noise") >= 0.95 * len(verdicts)
+            conclusions.append(found.conclusion)
+    assert len(conclusions) >= 100
+    assert conclusions.count("within noise") >= 0.95 * len(conclusions)
 
 
 def test_a_higher_rate_is_better_and_a_higher_cost_worse() -> None:
@@ -86,7 +86,7 @@ def test_a_higher_rate_is_better_and_a_higher_cost_worse() -> None:
     for better, expected in (("higher", "better"), ("lower", "worse")):
         found = compare(before, after, better=better)
         assert found is not None
-        assert found.verdict == expected
+        assert found.conclusion == expected
         assert found.ratio == pytest.approx(110.95 / 100.95)
         assert found.low < found.ratio < found.high
         assert found.percent == pytest.approx(9.906, abs=0.001)
@@ -95,21 +95,21 @@ def test_a_higher_rate_is_better_and_a_higher_cost_worse() -> None:
 def test_pairing_sees_through_what_disturbs_both() -> None:
     before = [100.0 * (1 + n) for n in range(20)]
     after = [value * 1.02 for value in before]
-    assert compare(before, after, better="lower").verdict == "within noise"  # type: ignore[union-attr]
-    assert compare(before, after, better="lower", paired=True).verdict == "worse"  # type: ignore[union-attr]
+    assert compare(before, after, better="lower").conclusion == "within noise"  # type: ignore[union-attr]
+    assert compare(before, after, better="lower", paired=True).conclusion == "worse"  # type: ignore[union-attr]
 
 
 def test_a_difference_below_the_least_is_within_noise_however_sure() -> None:
     before = [100.0] * 20
     after = [100.9] * 20
-    assert compare(before, after, better="lower").verdict == "within noise"  # type: ignore[union-attr]
-    assert compare(before, after, better="lower", least=0.005).verdict == "worse"  # type: ignore[union-attr]
+    assert compare(before, after, better="lower").conclusion == "within noise"  # type: ignore[union-attr]
+    assert compare(before, after, better="lower", least=0.005).conclusion == "worse"  # type: ignore[union-attr]
 
 
 def test_four_runs_are_too_few_for_a_verdict() -> None:
     found = compare([1.0, 1.0, 1.0, 1.0], [2.0, 2.0, 2.0, 2.0, 2.0], better="lower")
     assert found is not None
-    assert found.verdict == "too few runs"
+    assert found.conclusion == "too few runs"
     assert found.n == (4, 5)
 
 
@@ -124,7 +124,7 @@ def test_without_values_or_with_negative_medians_there_is_no_ratio(first: list[f
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "better", "verdict"),
+    ("first", "second", "better", "conclusion"),
     [
         ([0.0] * 7, [0.02] * 7, "lower", "worse"),  # losses, where there were none
         ([0.0] * 7, [0.0, 0.0, 0.0, 0.0, 0.001, 0.0, 0.3], "lower", "within noise"),
@@ -134,19 +134,19 @@ def test_without_values_or_with_negative_medians_there_is_no_ratio(first: list[f
     ],
 )
 def test_from_nothing_there_is_no_ratio_but_a_verdict(
-    first: list[float], second: list[float], better: Any, verdict: str
+    first: list[float], second: list[float], better: Any, conclusion: str
 ) -> None:
     for paired in (False, True):
         found = compare(first, second, better=better, paired=paired)
         assert found is not None
         assert (found.ratio, found.low, found.high, found.percent, found.paired) == (None,) * 4 + (False,)
-        assert found.verdict == verdict
+        assert found.conclusion == conclusion
 
 
 def test_what_came_to_nothing_is_a_hundred_percent() -> None:
     found = compare([1e6] * 7, [0.0] * 7, better="higher")
     assert found is not None
-    assert (found.percent, found.low, found.high, found.verdict) == (-100.0, 0.0, 0.0, "worse")
+    assert (found.percent, found.low, found.high, found.conclusion) == (-100.0, 0.0, 0.0, "worse")
 
 
 @pytest.mark.parametrize(("n", "paired"), [(5, False), (7, False), (8, False), (20, False), (8, True), (20, True)])
@@ -160,7 +160,7 @@ def test_of_the_same_twice_no_more_are_called_different_than_said(n: int, paired
         assert found is not None
         assert found.low is not None
         assert found.high is not None
-        different += found.verdict != "within noise"
+        different += found.conclusion != "within noise"
         missed += not found.low <= 1 <= found.high
     assert different <= 0.03 * times  # 1 % and what 200 of them may be off
     assert missed <= 0.08 * times  # 5 %
@@ -170,10 +170,10 @@ def test_pairs_too_few_for_a_verdict_count_as_two_groups() -> None:
     """Seven ratios on one side are not rare enough."""
     before = [100.0, 150.0, 120.0, 90.0, 130.0, 110.0, 140.0, 105.0]
     after = [value * 1.02 for value in before]
-    for n, paired, verdict in ((7, False, "within noise"), (8, True, "worse")):
+    for n, paired, conclusion in ((7, False, "within noise"), (8, True, "worse")):
         found = compare(before[:n], after[:n], better="lower", paired=True)
         assert found is not None
-        assert (found.paired, found.verdict) == (paired, verdict)
+        assert (found.paired, found.conclusion) == (paired, conclusion)
 
 
 def test_the_interval_of_a_median_needs_six_runs() -> None:

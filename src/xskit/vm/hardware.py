@@ -16,7 +16,7 @@ from xskit.errors import UsageError
 from xskit.vm.devices import MODELS, NicModel
 from xskit.vm.qemu import Qemu
 
-__all__ = ["CHANNELS", "Machine", "command_line", "nic_arguments"]
+__all__ = ["CHANNELS", "GuestHardware", "command_line", "nic_arguments"]
 
 CHANNELS = ("control", "ask", "stdout", "stderr")
 """The virtio-serial ports: what main and guest tell each other, what the command asks for, and its two streams."""
@@ -27,7 +27,7 @@ GUEST_CPU = "x86-64-v3"
 
 
 @dataclass(frozen=True)
-class Machine:
+class GuestHardware:
     """A guest's hardware.
 
     Attributes:
@@ -68,7 +68,7 @@ class Machine:
 
 def command_line(
     qemu: Qemu,
-    machine: Machine,
+    hardware: GuestHardware,
     *,
     kernel: Path,
     initramfs: Path,
@@ -82,7 +82,7 @@ def command_line(
 
     Args:
         qemu: to run.
-        machine: to make.
+        hardware: to make.
         kernel: image.
         initramfs: archive.
         out: folder that the guest may write to.
@@ -97,15 +97,15 @@ def command_line(
         "panic=-1",
         "mitigations=off",
         "rdinit=/init",
-        f"xskit.nic={machine.model.driver}",
+        f"xskit.nic={hardware.model.driver}",
         *(() if kvm else _KEEP_TSC),
         *append,
     ]
     line = [
         *qemu.argv,
         *("-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-M", "q35"),
-        *_accelerator(machine, kvm),
-        *("-smp", str(machine.cpus), "-m", f"{machine.memory_bytes >> 20}M"),
+        *_accelerator(hardware, kvm),
+        *("-smp", str(hardware.cpus), "-m", f"{hardware.memory_bytes >> 20}M"),
         *("-kernel", str(kernel), "-initrd", str(initramfs), "-append", " ".join(words)),
         *("-device", "virtio-serial-pci"),
     ]
@@ -119,13 +119,13 @@ def command_line(
             line += ["-device", f"virtserialport,chardev={name},name=xskit.{name}"]
     line += ["-virtfs", "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"]
     line += ["-virtfs", f"local,path={_escaped(out)},mount_tag=out,security_model=none,multidevs=remap"]
-    for number in range(machine.nics):
+    for number in range(hardware.nics):
         line += ["-device", f"pcie-root-port,id=port{number},chassis={number + 1},slot={number + 1}"]
         if taps:
             line += ["-netdev", f"tap,id=net{number},vhost=off,fds={':'.join(map(str, taps[number]))}"]
         else:
             line += ["-netdev", f"hubport,id=net{number},hubid={number // 2}"]
-        arguments = nic_arguments(machine, number)
+        arguments = nic_arguments(hardware, number)
         driver = arguments.pop("driver")
         line += ["-device", ",".join([str(driver), *(f"{key}={_word(value)}" for key, value in arguments.items())])]
     return line
@@ -136,26 +136,26 @@ _KEEP_TSC = ("tsc=reliable",)
 the time is an exit to QEMU: on 5.10 a worker spends its life there."""
 
 
-def _accelerator(machine: Machine, kvm: bool) -> list[str]:
-    if machine.count_instructions:
+def _accelerator(hardware: GuestHardware, kvm: bool) -> list[str]:
+    if hardware.count_instructions:
         return ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-cpu", "max,la57=off"]
     return ["-accel", "kvm" if kvm else "tcg,thread=multi", "-cpu", "host" if kvm else "max,la57=off"]
 
 
-def nic_arguments(machine: Machine, number: int) -> dict[str, str | int | bool]:
+def nic_arguments(hardware: GuestHardware, number: int) -> dict[str, str | int | bool]:
     """A NIC as device_add takes it."""
     arguments: dict[str, str | int | bool] = {
-        "driver": machine.model.device,
+        "driver": hardware.model.device,
         "id": f"nic{number}",
         "netdev": f"net{number}",
         "bus": f"port{number}",
         "mac": f"52:54:00:00:00:{number + 1:02x}",
         "romfile": "",
-        **machine.model.options,
-        **(machine.model.at_once if machine.count_instructions else {}),
+        **hardware.model.options,
+        **(hardware.model.at_once if hardware.count_instructions else {}),
     }
-    if machine.model.backend_queues and machine.queues > 1:
-        arguments |= {"mq": True, "vectors": 2 * machine.queues + 2}  # one for each ring, configuration, control
+    if hardware.model.backend_queues and hardware.queues > 1:
+        arguments |= {"mq": True, "vectors": 2 * hardware.queues + 2}  # one for each ring, configuration, control
     return arguments
 
 

@@ -18,13 +18,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from xskit.emulator.statistics import median_interval
+from xskit.emulator.intervals import median_interval
 
-__all__ = ["CONFIDENCE", "PAIRS", "Difference", "Spread", "Verdict", "compare", "spread"]
+__all__ = ["CONFIDENCE", "PAIRS", "Conclusion", "Difference", "Spread", "compare", "spread"]
 
 CONFIDENCE = 0.95
 SURE = 0.99
-"""A verdict needs the interval at this confidence to exclude 1: of twenty comparisons of a thing with itself at most
+"""A conclusion needs the interval at this confidence to exclude 1: of twenty comparisons of a thing with itself at most
 one may be called a difference, and with 95 % that would happen as often as not."""
 
 LEAST = 0.01
@@ -35,14 +35,14 @@ FAR_OUT = 3.5
 """Robust standard deviations from the median (Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993)."""
 
 ENOUGH = 5
-"""Runs that a verdict needs on either side: of two groups of four, one lies above the other by chance in 3 cases of
+"""Runs that a conclusion needs on either side: of two groups of four, one lies above the other by chance in 3 cases of
 100, of two groups of five in less than one."""
 
 PAIRS = 8
-"""Pairs that a verdict from pairs needs: all of seven point the same way by chance in 1.6 cases of 100, of eight in
+"""Pairs that a conclusion from pairs needs: all of seven point the same way by chance in 1.6 cases of 100, of eight in
 0.8. With fewer they count as two groups."""
 
-Verdict = Literal["better", "worse", "within noise", "too few runs"]
+Conclusion = Literal["better", "worse", "within noise", "too few runs"]
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Difference:
     high: float | None
     paired: bool
     n: tuple[int, int]
-    verdict: Verdict
+    conclusion: Conclusion
 
     @property
     def percent(self) -> float | None:
@@ -132,13 +132,13 @@ def compare(
     paired: bool = False,
     least: float = LEAST,
 ) -> Difference | None:
-    """The ratio of medians, its bootstrap interval, and the verdict; None without values, or with negative medians.
+    """The ratio of medians, its bootstrap interval, and the conclusion; None without values, or with negative medians.
 
     Args:
         first, second: values of one metric; where `paired`, the same repeat stands at the same place in both.
         better: whether a higher value is better.
         paired: resample the pairs, and take the median of their ratios: what disturbed both cancels out. Pairs that are
-            too few for a verdict, or of which one has a 0 in it, count as two groups.
+            too few for a conclusion, or of which one has a 0 in it, count as two groups.
         least: the smallest difference that counts, as a fraction.
     """
     before, after = np.asarray(first, float), np.asarray(second, float)
@@ -161,16 +161,16 @@ def compare(
             ratio, resampled = middles[1] / middles[0], above[below > 0] / below[below > 0]
     if ratio is not None:
         low, high = _interval(resampled, CONFIDENCE, n)
-    verdict: Verdict = "too few runs"
+    conclusion: Conclusion = "too few runs"
     if n >= ENOUGH:
         ends = _interval(resampled, SURE, n)
         if ratio is None:
-            verdict = _verdict(middles[1], 0.0, ends, better)
+            conclusion = _conclusion(middles[1], 0.0, ends, better)
         elif abs(ratio - 1) < least:
-            verdict = "within noise"
+            conclusion = "within noise"
         else:
-            verdict = _verdict(ratio, 1.0, ends, better)
-    return Difference(*middles, ratio, low, high, paired, (len(before), len(after)), verdict)
+            conclusion = _conclusion(ratio, 1.0, ends, better)
+    return Difference(*middles, ratio, low, high, paired, (len(before), len(after)), conclusion)
 
 
 def _medians(values: np.ndarray[Any, Any], generator: np.random.Generator) -> np.ndarray[Any, Any]:
@@ -194,7 +194,7 @@ def _interval(resampled: np.ndarray[Any, Any], confidence: float, n: int) -> tup
     return float(low), float(high)
 
 
-def _verdict(value: float, same: float, interval: tuple[float, float], better: str) -> Verdict:
+def _conclusion(value: float, same: float, interval: tuple[float, float], better: str) -> Conclusion:
     """Where the interval contains what two of the same would have, nobody knows."""
     low, high = interval
     if low <= same <= high:

@@ -35,7 +35,7 @@ COUNTED = (
 )
 DURATION_S, REPEAT = 0.05, 5
 """Of a run and of a case where instructions are counted: 50 million of them, which are some ten bursts; and as many
-runs as a verdict needs, though they agree."""
+runs as a conclusion needs, though they agree."""
 
 RATIO = (
     "Instructions, counted in emulated guests: their ratio says how much work is done, not how long it takes. Bytes "
