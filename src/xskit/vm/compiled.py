@@ -12,6 +12,7 @@ import sys
 from types import TracebackType
 from typing import Self
 
+from xskit._blas import start_no_threads
 from xskit.vm.children import dying_with_us
 from xskit.vm.errors import GuestError
 from xskit.vm.hardware import GUEST_CPU
@@ -95,4 +96,5 @@ def compile_everything() -> None:
 
 
 if __name__ == "__main__":
+    start_no_threads()
     compile_everything()
