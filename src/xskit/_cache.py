@@ -37,6 +37,9 @@ COMPILED = (
 )
 """Where compiled code lives, and all that it takes constants from."""
 
+STRICT_ALIASING = os.environ.get("XSKIT_STRICT_ALIASING", "1") != "0"
+"""Whether compiled code relies on records of different classes not to overlap (jit/records.py)."""
+
 KEPT_FOLDERS = 8
 
 SUFFIX = ".code"
@@ -69,6 +72,7 @@ def source_hash() -> str:
     for part in (sys.version, np.__version__, llvmlite.__version__, platform.machine()):
         digest.update(part.encode())
     digest.update(os.environ.get("NUMBA_CPU_NAME", "").encode())
+    digest.update(b"strict" if STRICT_ALIASING else b"no strict aliasing")
     return digest.hexdigest()[:16]
 
 

@@ -8,6 +8,9 @@ its base's. Accesses through plain addresses (as_i64 and the like) name nothing 
 
 So a piece of memory is reached through records of one class, or its bases, or through plain addresses, never through
 two unrelated classes.
+
+Code that breaks this promise may work in one build and fail in the next. To find out whether a fault comes from that,
+compile without it: XSKIT_STRICT_ALIASING=0 (as gcc's -fno-strict-aliasing). The code lies in a cache folder of its own.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils, datamodel, imputils
+
+from xskit._cache import STRICT_ALIASING
 
 # Untyped in Numba.
 _numba_datamodel: Any = datamodel
@@ -41,12 +46,14 @@ class NamedRecord(types.Record):
         """To nothing: a function is compiled anew for each class that it is called with, so that names stay true."""
 
 
-def _meets(module: Any, name: str) -> Any:
-    """The tag of an access to the field of that name."""
+def _tag(access: Any, module: Any, name: str) -> None:
+    """Say of a load or a store that it reaches the field of that name, and no other."""
+    if not STRICT_ALIASING:
+        return
     zero = ir.Constant(ir.IntType(64), 0)
     root = module.add_metadata(["xskit"])
     field = module.add_metadata([name, root, zero])
-    return module.add_metadata([field, field, zero])
+    access.set_metadata("tbaa", module.add_metadata([field, field, zero]))
 
 
 def _place(context: Any, builder: Any, record: NamedRecord, address: Any, field: str) -> Any:
@@ -56,7 +63,7 @@ def _place(context: Any, builder: Any, record: NamedRecord, address: Any, field:
 
 def _load_field(context: Any, builder: Any, record: NamedRecord, address: Any, field: str) -> Any:
     value = builder.load(_place(context, builder, record, address, field))
-    value.set_metadata("tbaa", _meets(builder.module, record.names[field]))
+    _tag(value, builder.module, record.names[field])
     return value
 
 
@@ -64,7 +71,7 @@ def _store_field(context: Any, builder: Any, signature: Any, arguments: Any, fie
     record, kind = signature.args
     value = context.cast(builder, arguments[1], kind, record.typeof(field))
     store = builder.store(value, _place(context, builder, record, arguments[0], field))
-    store.set_metadata("tbaa", _meets(builder.module, record.names[field]))
+    _tag(store, builder.module, record.names[field])
 
 
 _numba_datamodel.register_default(NamedRecord)(_numba_datamodel.models.RecordModel)
