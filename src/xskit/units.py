@@ -201,6 +201,10 @@ def _split(text: str | int, what: str, example: str) -> tuple[Fraction, str]:
     """The number and the unit of a text; the unit may be empty."""
     if isinstance(text, bool) or not isinstance(text, str | int | float):
         raise UnitError(f"{text!r} is no {what}: write it as text, for instance 20{example}")
+    if isinstance(text, int) and abs(text) > 2 * _LARGEST:  # Python may refuse to write it
+        raise UnitError(
+            f"a number of {text.bit_length()} bits is no {what}: write it as text, for instance 20{example}"
+        )
     written = str(text).strip()
     match = _QUANTITY.fullmatch(written)
     if match is None or len(written) > _LONGEST_TEXT:

@@ -257,7 +257,7 @@ MISTAKES = [
     ),
     (["--forward-queue", "10m"], "--forward-queue: did you mean 10ms or 10min?"),
     (["--reverse-loss", "2"], "--reverse-loss: 2 what? write 2%"),
-    (["--jitter-distribution", "pareto"], "--jitter-distribution: 'pareto' is none of 'normal' or 'uniform'"),
+    (["--jitter-distribution", "pareto"], "--jitter-distribution: expected 'normal' or 'uniform', got 'pareto'"),
     (["--memory", "1G"], "--memory: did you mean 1GiB or 1GB?"),
 ]
 

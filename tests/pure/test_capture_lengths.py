@@ -118,7 +118,7 @@ def test_what_is_no_capture_is_said(folder, content, cause):
 
 
 def test_a_file_that_is_not_there(folder):
-    with pytest.raises(CaptureError, match="cannot be read: No such file or directory"):
+    with pytest.raises(CaptureError, match="^there is no file "):
         read_lengths(folder / "nowhere.pcap")
-    with pytest.raises(CaptureError, match="cannot be read: Is a directory"):
+    with pytest.raises(CaptureError, match=" is not a regular file"):
         read_lengths(folder)

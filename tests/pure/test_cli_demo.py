@@ -71,7 +71,7 @@ def outcome(monkeypatch):
 
 
 def test_a_mistake_is_told_before_anything_is_made(outcome):
-    with outcome(True, 0), pytest.raises(SettingsError, match="^--seed: 0 or more is wanted, not -1$"):
+    with outcome(True, 0), pytest.raises(SettingsError, match="^--seed: expected 0 or more, got -1$"):
         module.demo(seed=-1)
 
 

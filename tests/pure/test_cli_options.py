@@ -51,7 +51,7 @@ def test_what_is_not_given_is_left_to_the_model():
 
 
 def test_numbers_of_cpus_are_read():
-    assert read_engine({"cpus": ["0", "1"]}).cpus == (0, 1)
+    assert read_engine({"cpus": ["0", "1"], "workers": 2}).cpus == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_numbers_of_cpus_are_read():
         ({"reverse": {"queue": "10m"}}, "--reverse-queue: did you mean 10ms or 10min?"),
         (
             {"jitter_distribution": "pareto"},
-            "--jitter-distribution: 'pareto' is none of 'normal' or 'uniform'",
+            "--jitter-distribution: expected 'normal' or 'uniform', got 'pareto'",
         ),
     ],
 )
@@ -75,4 +75,4 @@ def test_a_mistake_names_the_option(values, sentence):
 def test_a_mistake_of_the_engine_names_the_option():
     with pytest.raises(SettingsError) as told:
         read_engine({"ring_size": 1})
-    assert told.value.cause == "--ring-size: 64 or more is wanted, not 1"
+    assert told.value.cause == "--ring-size: expected 64 or more, got 1"

@@ -128,12 +128,12 @@ def test_the_veth_page_pool_by_mtu():
 @pytest.mark.parametrize(
     ("arguments", "cause"),
     [
-        ({"mtu": 20}, "an MTU of 20 bytes is not between 68 and 65535"),
-        ({"ports": 3}, "3 ports make no links: two make one"),
-        ({"ports": 0}, "0 ports make no links: two make one"),
-        ({"ports": 10**10}, "10000000000 ports: a plan is for 65536 at most"),
-        ({"queues": 0}, "0 queues: a port has 1 to 1024"),
-        ({"hardware_ring": -1}, "a hardware ring of -1 entries: 0 to 1048576"),
+        ({"mtu": 20}, "mtu must be between 68 and 65535, not 20"),
+        ({"ports": 3}, "ports must be even, two for each link, not 3"),
+        ({"ports": 0}, "ports must be between 2 and 65536, not 0"),
+        ({"ports": 10**10}, "ports must be between 2 and 65536, not 10000000000"),
+        ({"queues": 0}, "queues must be between 1 and 1024, not 0"),
+        ({"hardware_ring": -1}, "hardware_ring must be between 0 and 1048576, not -1"),
         ({"mix": PacketMix({2000: 1})}, "a packet of 2000 bytes does not pass an MTU of 1500"),
     ],
 )
@@ -168,7 +168,7 @@ def test_from_python():
     "counts", [{}, {0: 1}, {64: 0}, {64: -1, 100: 2}, {64: math.nan}, {64: 1, 100: math.inf}, {65_554: 1}]
 )
 def test_a_mix_of_nothing(counts):
-    with pytest.raises(SettingsError):
+    with pytest.raises(UsageError):
         PacketMix(counts)
 
 

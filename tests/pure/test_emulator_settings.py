@@ -33,13 +33,13 @@ LINK_MISTAKES = [
     ({"queue": {"limt": "5ms"}}, "queue.limt: unknown key; did you mean limit?"),
     ({"queue": {"zzz": "5ms"}}, "queue.zzz: unknown key; known keys are kind, limit"),
     ({"forward": {"queue": {"zzz": "5ms"}}}, "forward.queue.zzz: unknown key; known keys are kind, limit"),
-    ({"queue": "codel"}, "queue.kind: 'codel' is not 'droptail'"),
+    ({"queue": "codel"}, "queue.kind: expected 'droptail', got 'codel'"),
     ({"queue": 5}, "queue.limit: 5 what? write 5packets, 5KiB or 5ms"),
-    ({"queue": True}, "queue: a table is wanted, not True"),
-    ({"queue": [1]}, "queue: a table is wanted, not [1]"),
+    ({"queue": True}, "queue: expected a table, got True"),
+    ({"queue": [1]}, "queue: expected a table, got [1]"),
     ({"owd": "20"}, "owd: 20 what? write 20ms"),
     ({"owd": 20}, "owd: 20 what? write 20ms"),
-    ({"owd": True}, "owd: a quantity is wanted, not true or false"),
+    ({"owd": True}, "owd: expected a quantity such as 20ms, got true"),
     ({"owd": None}, "owd: None is no duration: write it as text, for instance 20ms"),
     ({"owd": "-1ms"}, "owd: -1ms is no duration: it cannot be negative"),
     (
@@ -49,7 +49,7 @@ LINK_MISTAKES = [
     ({"rate": "10mbps"}, "rate: did you mean 10Mbit or 10MBps?"),
     ({"loss": "101%"}, "loss: 101% is no probability: write it from 0% to 100%"),
     ({"loss": 1}, "loss: 1 what? write 1% or 100%"),
-    ({"order": "frei"}, "order: 'frei' is none of 'keep' or 'free'"),
+    ({"order": "frei"}, "order: expected 'keep' or 'free', got 'frei'"),
     ({"owd": "169h"}, "owd and jitter would hold a packet for more than a week (168h)"),
     ({"jitter": "19h"}, "owd and jitter would hold a packet for more than a week (168h)"),
     (
@@ -61,31 +61,37 @@ LINK_MISTAKES = [
         {"order": "free", "owd": "5min", "jitter": "250s", "jitter_distribution": "uniform"},
         "owd and jitter would hold a packet for up to 550s: with order = free 549s can be, with order = keep 168h",
     ),
-    ({"jitter_distribution": "pareto"}, "jitter_distribution: 'pareto' is none of 'normal' or 'uniform'"),
-    ({"overhead": "L4"}, "overhead: 'L4' is none of 'L1', 'L2' or 'L3'"),
-    ({"forward": 3}, "forward: a table is wanted, not 3"),
-    (3, "a table is wanted, not 3"),
+    ({"jitter_distribution": "pareto"}, "jitter_distribution: expected 'normal' or 'uniform', got 'pareto'"),
+    ({"overhead": "L4"}, "overhead: expected 'L1', 'L2' or 'L3', got 'L4'"),
+    ({"forward": 3}, "forward: expected a table, got 3"),
+    (3, "expected a table, got 3"),
 ]  # fmt: skip
 
 ENGINE_MISTAKES = [
     ({"memory": "1G"}, "memory: did you mean 1GiB or 1GB?"),
-    ({"frame_size": 3000}, "frame_size: 3000 is none of 2048 or 4096"),
+    ({"frame_size": 3000}, "frame_size: expected 2048 or 4096, got 3000"),
     ({"ring_size": 100}, "ring_size must be a power of two, not 100"),
-    ({"ring_size": 32}, "ring_size: 64 or more is wanted, not 32"),
-    ({"ring_size": 1 << 21}, "ring_size: 1048576 or less is wanted, not 2097152"),
-    ({"ring_size": "many"}, "ring_size: a whole number is wanted, not 'many'"),
-    ({"workers": 3}, "workers: 3 is none of 1 or 2"),
-    ({"workers": 2, "cpus": [0]}, "2 workers need 2 CPUs, 1 given"),
-    ({"cpus": "1"}, "cpus: a list is wanted, not '1'"),
-    ({"cpus": [1, "a"]}, "cpus.1: a whole number is wanted, not 'a'"),
-    ({"seed": -1}, "seed: 0 or more is wanted, not -1"),
-    ({"seed": 1.5}, "seed: a whole number is wanted, not 1.5"),
-    ({"seed": True}, "seed: a whole number is wanted, not True"),
-    ({"seed": "7"}, "seed: a whole number is wanted, not '7'"),
-    ({"spin": "maybe"}, "spin: true or false is wanted, not 'maybe'"),
-    ({"spin": "yes"}, "spin: true or false is wanted, not 'yes'"),
-    ({"debug": 1}, "debug: true or false is wanted, not 1"),
-    ({"mode": "fast"}, "mode: 'fast' is none of 'auto', 'zero-copy', 'native' or 'generic'"),
+    ({"ring_size": 32}, "ring_size: expected 64 or more, got 32"),
+    ({"ring_size": 1 << 21}, "ring_size: expected 1048576 or less, got 2097152"),
+    ({"ring_size": "many"}, "ring_size: expected a whole number, got 'many'"),
+    ({"workers": 3}, "workers: expected 1 or 2, got 3"),
+    ({"workers": 2, "cpus": [0]}, "cpus: 2 workers need 2 CPUs, got 1"),
+    ({"cpus": [0, 0, 0]}, "cpus: 1 worker needs 1 CPU, got 3"),
+    ({"workers": 2, "cpus": [1, 1]}, "cpus: expected a different CPU for each worker, got 1, 1"),
+    ({"cpus": [-1]}, "cpus: expected a different CPU for each worker, got -1"),
+    ({"cpus": [True]}, "cpus.0: expected a whole number, got true"),
+    ({"workers": True}, "workers: expected a whole number, got true"),
+    ({"seed": 1 << 64}, "seed: expected less than 18446744073709551616, got 18446744073709551616"),
+    ({"cpus": "1"}, "cpus: expected a list, got '1'"),
+    ({"cpus": [1, "a"]}, "cpus.1: expected a whole number, got 'a'"),
+    ({"seed": -1}, "seed: expected 0 or more, got -1"),
+    ({"seed": 1.5}, "seed: expected a whole number, got 1.5"),
+    ({"seed": True}, "seed: expected a whole number, got True"),
+    ({"seed": "7"}, "seed: expected a whole number, got '7'"),
+    ({"spin": "maybe"}, "spin: expected true or false, got 'maybe'"),
+    ({"spin": "yes"}, "spin: expected true or false, got 'yes'"),
+    ({"debug": 1}, "debug: expected true or false, got 1"),
+    ({"mode": "fast"}, "mode: expected 'auto', 'zero-copy', 'native' or 'generic', got 'fast'"),
     ({"spinn": True}, "spinn: unknown key; did you mean spin?"),
 ]
 
@@ -106,7 +112,7 @@ def test_a_mistake_names_where_it_is():
     assert str(caught.value) == "wan.toml: link.wan: owd: 20 what? write 20ms"
     with pytest.raises(SettingsError) as caught:
         read(DirectionSettings, 5)
-    assert str(caught.value) == "a table is wanted, not 5"
+    assert str(caught.value) == "expected a table, got 5"
 
 
 def test_a_key_can_be_spelled_as_it_was_written():
@@ -194,7 +200,7 @@ def test_an_update_of_the_queue_changes_only_what_it_names():
         ({"lss": "1%"}, "update: lss: unknown key; did you mean loss?"),
         ({"owd": "x"}, "update: owd: 'x' is no duration: write a number and a unit, for instance 20ms"),
         ({"queue": 5}, "update: queue.limit: 5 what? write 5packets, 5KiB or 5ms"),
-        ({"queue": True}, "update: queue: a table is wanted, not True"),
+        ({"queue": True}, "update: queue: expected a table, got True"),
         ({"order": "free"}, "order cannot change while the link runs: it decides which stages are compiled"),
     ],
 )

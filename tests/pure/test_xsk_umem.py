@@ -22,8 +22,8 @@ from xskit.xsk.umem import Umem
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"frames": 0}, "packet memory has between 1 and 4294967295 frames, not 0"),
-        ({"frames": 1 << 32}, "packet memory has between 1 and 4294967295 frames, not 4294967296"),
+        ({"frames": 0}, "frames must be between 1 and 4294967295, not 0\n  try: frames=1"),
+        ({"frames": 1 << 32}, "frames must be between 1 and 4294967295, not 4294967296\n  try: frames=4294967295"),
         ({"frame_size": 1024}, "frames of 1024 bytes are too small: the least is 2048\n  try: frame_size=2048"),
         (
             {"frame_size": 3000},
@@ -36,11 +36,11 @@ from xskit.xsk.umem import Umem
         ),
         (
             {"tx_metadata_bytes": 20},
-            "20 bytes of TX metadata: a multiple of 8 between 24 and 248 is needed\n  try: tx_metadata_bytes=24",
+            "tx_metadata_bytes must be 0 or a multiple of 8 between 24 and 248, not 20\n  try: tx_metadata_bytes=24",
         ),
         (
             {"tx_metadata_bytes": 256},
-            "256 bytes of TX metadata: a multiple of 8 between 24 and 248 is needed\n  try: tx_metadata_bytes=24",
+            "tx_metadata_bytes must be between 0 and 248, not 256\n  try: tx_metadata_bytes=248",
         ),
     ],
 )

@@ -8,11 +8,13 @@ has, and the socket sees 60 bytes of it.
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 
+from xskit.arguments import literal, whole
 from xskit.errors import UsageError
-from xskit.xsk.headers import checksum, ethernet, ipv4, mac, pseudo_header
+from xskit.xsk.headers import checksum, ethernet, ipv4, pseudo_header
 
 FCS_BYTES = 4
 PKTGEN_MAGIC = 0xBE9BE955
@@ -21,6 +23,8 @@ SOURCE, DESTINATION = "10.10.10.16", "10.10.10.32"
 UDP_PORT = 0x1000
 DESTINATION_MAC, SOURCE_MAC = "3c:fd:fe:9e:7f:71", "ec:b1:d7:98:3a:c0"
 PATTERN = 0x12345678
+
+_MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 
 _TAG_BYTES, _ETHERNET_BYTES, _IP_BYTES, _UDP_BYTES = 4, 14, 20, 8
 _PROTOCOL_UDP = 17
@@ -40,21 +44,16 @@ class PacketSpec:
 
     def __post_init__(self) -> None:
         least = max(64, self.stamp_offset + STAMP_BYTES + FCS_BYTES if self.stamped else 0)
-        if not least <= self.size <= 65_535:
-            raise UsageError(
-                f"a packet of {self.size} bytes is not to be had: {least} to 65535, with 4 bytes of checksum",
-                remedy=f"--packet-size {least}",
-            )
-        if self.vlan is not None and not 1 <= self.vlan <= 4095:
-            raise UsageError(f"VLAN {self.vlan} is not between 1 and 4095", remedy="--tx-vlan-id 1")
-        if not 0 <= self.vlan_priority <= 7:
-            raise UsageError(f"VLAN priority {self.vlan_priority} is not between 0 and 7", remedy="--tx-vlan-pri 0")
-        for address in (self.destination, self.source):
-            try:
-                mac(address)
-            except ValueError:
-                remedy = f"--tx-dmac {DESTINATION_MAC}, or --tx-smac"
-                raise UsageError(f"{address!r} is no MAC address", remedy=remedy) from None
+        whole("--packet-size", self.size, least, 65_535, remedy="--packet-size {}")
+        if self.vlan is not None:
+            whole("--tx-vlan-id", self.vlan, 1, 4095, remedy="--tx-vlan-id {}")
+        whole("--tx-vlan-pri", self.vlan_priority, 0, 7, remedy="--tx-vlan-pri {}")
+        whole("--pattern", self.pattern, 0, 0xFFFF_FFFF, remedy="--pattern 0x12345678")
+        for option, address in (("--tx-dmac", self.destination), ("--tx-smac", self.source)):
+            if not isinstance(address, str) or not _MAC.fullmatch(address):
+                raise UsageError(
+                    f"{option} must be a MAC address, not {literal(address)}", remedy=f"{option} {DESTINATION_MAC}"
+                )
 
     @property
     def length(self) -> int:

@@ -20,6 +20,7 @@ from xskit.bench.inference import Spread, spread
 from xskit.bench.metrics import COUNTED_OF_MODE, OF_MODE, Sample
 from xskit.bench.settings import Case, distinguishing
 from xskit.errors import UsageError, XskitError
+from xskit.files import ReadError, read
 
 __all__ = ["SCHEMA", "BindModeInUse", "CaseResult", "FileError", "Run", "Session"]
 
@@ -27,6 +28,9 @@ SCHEMA = 1
 
 _NUMBERS = re.compile(r"\[([-+0-9.eE,\s]+)\]")
 """A list of numbers: put on one line."""
+
+
+MOST_BYTES = 1 << 28
 
 
 class FileError(XskitError):
@@ -239,10 +243,17 @@ class Session:
             FileError: there is none, or it is something else.
         """
         try:
-            return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
-        except OSError as error:
-            raise FileError(f"{path} cannot be read: {error.strerror}", remedy=f"ls -l {path}") from error
-        except (AttributeError, KeyError, TypeError, ValueError, UsageError) as error:  # of a case that cannot be
+            return cls.from_dict(json.loads(read(path, MOST_BYTES)))
+        except ReadError as error:
+            raise FileError(error.cause, remedy=error.remedy) from error
+        except (
+            AttributeError,
+            KeyError,
+            TypeError,
+            ValueError,
+            RecursionError,
+            UsageError,
+        ) as error:  # of a case that cannot be
             raise FileError(
                 f"{path} is not what xskit bench --json writes, or a later version wrote it",
                 remedy="xskit bench rxdrop --report NEW.json, and compare that",

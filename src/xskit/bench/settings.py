@@ -8,11 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
+from xskit.arguments import choice, literal, seconds, whole
 from xskit.bench.inference import PAIRS
 from xskit.bench.packet import DESTINATION_MAC, PATTERN, SOURCE_MAC, PacketSpec
 from xskit.errors import UsageError
+from xskit.netconf.names import check_interface_name
 from xskit.xsk.opening import BindMode
 from xskit.xsk.traffic import MOST_FRAMES
+from xskit.xsk.umem import SMALLEST_FRAME_BYTES
 
 __all__ = ["MODES", "QUEUES", "BenchMode", "Case", "Conditions", "DriveKind", "sweep"]
 
@@ -81,8 +84,14 @@ class Case:
     """The guest's NIC model, where it ran on such; "": on veth pairs, or on this machine's interfaces."""
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise UsageError(f"there is no mode {self.mode!r}: choose from {', '.join(MODES)}")
+        choice("mode", self.mode, MODES)
+        choice("--mode", self.xdp, get_args(BindMode))
+        choice("--drive", self.drive, get_args(DriveKind))
+        for name, option in (("interfaces", "--interface"), ("queues", "--queue")):
+            if not isinstance(getattr(self, name), tuple):
+                raise UsageError(f"{option} must be a tuple, not {literal(getattr(self, name))}")
+        for interface in self.interfaces:
+            check_interface_name(interface)
         most = 2 if self.mode in ("forward", "loss") else 1
         if len(self.interfaces) > most or (self.mode == "forward" and len(self.interfaces) == 1):
             raise UsageError(
@@ -90,17 +99,13 @@ class Case:
                 f"not {len(self.interfaces)}",
                 remedy=f"xskit bench {self.mode} --interface {'eth0,eth1' if self.mode == 'forward' else 'eth0'}",
             )
-        for name, least, largest in _LIMITS:
-            value = getattr(self, name)
-            if not least <= value <= largest:
-                word = {"sharers": "sockets", "cycle_ns": "tx-cycle"}.get(name, name)
-                remedy = f"--{word} {least if value < least else largest}{'ns' if name == 'cycle_ns' else ''}"
-                raise UsageError(f"{word} {value} is not between {least} and {largest}", remedy=remedy)
-        if not self.queues or min(self.queues) < 0 or len(set(self.queues)) < len(self.queues):
-            numbers = ", ".join(map(str, self.queues))
-            raise UsageError(f"queues {numbers}: each number once, from 0 on", remedy="--queue 0,1")
-        if max(self.queues) >= QUEUES:
-            raise UsageError(f"queue {max(self.queues)} is above the highest, {QUEUES - 1}", remedy="--queue 0")
+        for name, option, least, largest in _LIMITS:
+            value = whole(option, getattr(self, name), least, largest, remedy=f"{option} {{}}{_UNITS.get(name, '')}")
+            object.__setattr__(self, name, value)  # frozen
+        for queue in self.queues:
+            whole("--queue", queue, 0, QUEUES - 1, remedy="--queue 0")
+        if not self.queues or len(set(self.queues)) < len(self.queues):
+            raise UsageError("--queue takes each number once", remedy="--queue 0,1")
         if 0 < self.count < len(self.queues):
             raise UsageError(
                 f"{self.count} packets are too few for {len(self.queues)} queues", remedy=f"--count {len(self.queues)}"
@@ -112,8 +117,7 @@ class Case:
             )
         if len(set(self.interfaces)) < len(self.interfaces):
             raise UsageError(f"{self.interfaces[0]} is named twice", remedy="--interface eth0,eth1")
-        if self.clock not in CLOCKS:
-            raise UsageError(f"there is no clock {self.clock}", remedy=f"--clock {', '.join(CLOCKS)}")
+        choice("--clock", self.clock, CLOCKS)
         if self.both_ways and self.mode != "forward":
             raise UsageError(
                 f"{self.mode} has one way: packets come from both ends in forward only",
@@ -182,13 +186,17 @@ class Case:
 
 
 _LIMITS = (
-    ("frames", 16, 1 << 24),
-    ("ring", 16, 1 << 20),
-    ("batch", 1, 4096),
-    ("sharers", 1, 16),
-    ("count", 0, 1 << 62),
-    ("cycle_ns", 0, 1 << 40),
+    ("frame_size", "--frame-size", SMALLEST_FRAME_BYTES, 1 << 16),
+    ("frames", "--frames", 16, 1 << 24),
+    ("ring", "--ring", 16, 1 << 20),
+    ("batch", "--batch", 1, 4096),
+    ("sharers", "--sockets", 1, 16),
+    ("count", "--count", 0, 1 << 62),
+    ("cycle_ns", "--tx-cycle", 0, 1 << 40),
 )
+_UNITS = {"cycle_ns": "ns"}
+_HIGHEST_CPU = 8191
+"""CONFIG_NR_CPUS at most (arch/x86/Kconfig)."""
 
 
 @dataclass(frozen=True)
@@ -223,18 +231,19 @@ class Conditions:
     interrupts: str | None = None
 
     def __post_init__(self) -> None:
-        if not 0.01 <= self.duration <= 1e6:
-            raise UsageError(f"a run of {self.duration:g} s: between 10 ms and 1000000 s", remedy="--duration 1s")
-        if not 0.001 <= self.interval <= 3600:
-            raise UsageError(f"an interval of {self.interval:g} s: between 1 ms and an hour", remedy="--interval 1s")
-        if self.repeat < 1:
-            raise UsageError("a case is run at least once", remedy="--repeat 1")
+        _span("--duration", self.duration, 0.01, 1e6)
+        _span("--interval", self.interval, 0.001, 3600)
+        whole("--repeat", self.repeat, 1, 1_000_000, remedy="--repeat {}")
         if self.until is not None and not 0 < self.until < 1:
-            raise UsageError(f"an interval {self.until:.0%} wide is not between 0 and 100 %", remedy="--until 1%")
-        if not 0 <= self.priority <= 99:
-            raise UsageError(f"priority {self.priority} is not between 0 and 99", remedy="--schpri 50")
-        if self.retries < 0:
-            raise UsageError(f"{self.retries} seconds cannot be waited", remedy="--retries 3")
+            raise UsageError(f"--until must be between 0% and 100%, not {self.until:.0%}", remedy="--until 1%")
+        whole("--schpri", self.priority, 0, 99, remedy="--schpri {}")
+        whole("--retries", self.retries, 0, 86_400, remedy="--retries {}")
+        if not isinstance(self.cpus, tuple):
+            raise UsageError(f"--cpu must be a tuple, not {literal(self.cpus)}")
+        for cpu in self.cpus:
+            whole("--cpu", cpu, 0, _HIGHEST_CPU, remedy="--cpu {}")
+        if self.drive_cpu is not None:
+            whole("--drive-cpu", self.drive_cpu, 0, _HIGHEST_CPU, remedy="--drive-cpu {}")
 
     @property
     def limit(self) -> int:
@@ -249,6 +258,15 @@ class Conditions:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
+
+
+def _span(option: str, value: Any, least: float, most: float) -> None:
+    """Seconds in a range. Raises UsageError."""
+    found = seconds(option, value)
+    if found is None or not least <= found <= most:
+        raise UsageError(
+            f"{option} must be between {least:g} s and {most:g} s, not {literal(value)}", remedy=f"{option} 1s"
+        )
 
 
 LOOKS = 40

@@ -10,12 +10,14 @@ interface lacks, or has more of, is made up for.
 from __future__ import annotations
 
 import mmap
+import stat
 import struct
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from xskit.errors import UsageError
+from xskit.files import cannot_read, quoted, shown
 
 __all__ = ["CaptureError", "read_lengths"]
 
@@ -55,15 +57,17 @@ def read_lengths(path: Path) -> dict[int, int]:
         CaptureError: the file cannot be read, is neither pcap nor pcapng, or holds no packets.
     """
     try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise CaptureError(f"{shown(path)} is not a regular file", remedy=f"ls -ldL {quoted(path)}")
         with path.open("rb") as file:
-            if not path.stat().st_size:
-                raise CaptureError(f"{path} is empty")
+            if not status.st_size:
+                raise CaptureError(f"{shown(path)} is empty")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 found = Counter(_lengths(path, data))
-    except OSError as error:
-        raise CaptureError(f"{path} cannot be read: {error.strerror}", remedy=f"ls -l {path}") from error
-    except ValueError as error:  # mmap's word for what is no regular file
-        raise CaptureError(f"{path} cannot be read: it is no regular file") from error
+    except (OSError, ValueError) as error:
+        told = cannot_read(path, error)
+        raise CaptureError(told.cause, remedy=told.remedy) from error
     if not found:
         raise CaptureError(f"{path} holds no packets")
     return dict(sorted(found.items()))
@@ -75,7 +79,7 @@ def _lengths(path: Path, data: mmap.mmap) -> Iterator[int]:
         return _pcap(path, data, _PCAP[magic])
     if magic == _SECTION.to_bytes(4, "big"):
         return _pcapng(path, data)
-    raise CaptureError(f"{path} is neither pcap nor pcapng", remedy=f"file {path}")
+    raise CaptureError(f"{path} is neither pcap nor pcapng", remedy=f"file {quoted(path)}")
 
 
 def _pcap(path: Path, data: mmap.mmap, order: str) -> Iterator[int]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xskit.errors import UsageError
+from xskit.files import ReadError
 
 if TYPE_CHECKING:
     from xskit.cli.attend import Signals
@@ -54,7 +55,10 @@ def emulate(
     from xskit.emulator.configuration import read_configuration
     from xskit.netconf.privileges import require
 
-    configuration = read_configuration(file)
+    try:
+        configuration = read_configuration(file)
+    except ReadError as error:
+        raise ReadError(error.cause, remedy="xskit emulate --help" if error.missing else error.remedy) from error
     seconds = _seconds(duration)
     require(("CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF"), "xskit emulate")
     check_file(report)

@@ -63,7 +63,6 @@ def plan(
 
 
 def _mix(sizes: str | None, capture: Path | None) -> PacketMix | None:
-    from xskit.emulator.mistakes import SettingsError
     from xskit.emulator.packet_mix import PacketMix
 
     if sizes is not None and capture is not None:
@@ -72,5 +71,5 @@ def _mix(sizes: str | None, capture: Path | None) -> PacketMix | None:
         return PacketMix.read(capture)
     try:
         return None if sizes is None else PacketMix.parse(sizes)
-    except SettingsError as error:
+    except UsageError as error:
         raise UsageError(f"--packet-size: {error.cause}", remedy="--packet-size 64:7,1518:1") from None

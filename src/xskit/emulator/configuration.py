@@ -24,10 +24,12 @@ from typing import Any
 from xskit.emulator.mistakes import SettingsError, unknown_key
 from xskit.emulator.ports import LinkSpec, PortSpec, parse_port
 from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings, read
-from xskit.errors import XskitError
+from xskit.files import read as read_file
 from xskit.netconf.names import shown
 
 __all__ = ["Configuration", "parse_configuration", "read_configuration"]
+
+MOST_BYTES = 1 << 20
 
 _TABLES = ("engine", "link")
 _LINK_KEYS = ("ports", *LinkSettings.model_fields, *DirectionSettings.model_fields)
@@ -46,13 +48,11 @@ def read_configuration(path: Path) -> Configuration:
     """Read a file.
 
     Raises:
-        XskitError: it cannot be read.
+        ReadError: it cannot be read, or is longer than a mebibyte.
         SettingsError: a mistake, with file, table and key, or with the line where the file is not TOML.
     """
     try:
-        text = path.read_bytes().decode()
-    except OSError as error:
-        raise XskitError(f"{path} cannot be read: {error.strerror}", remedy=f"ls -l {path}") from error
+        text = read_file(path, MOST_BYTES).decode()
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path}: byte {error.start} is not UTF-8, and TOML is") from error
     return parse_configuration(text, str(path))

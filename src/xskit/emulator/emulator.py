@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from xskit import arguments
 from xskit.emulator.cpus import CpuClaim
 from xskit.emulator.link import Link, LinkDirection
 from xskit.emulator.mistakes import SettingsError
@@ -71,7 +72,12 @@ class Emulator:
         *,
         on_compile: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
     ) -> None:
-        self.specs = list(links)
+        specs = list(links) if isinstance(links, Iterable) else []
+        if not all(isinstance(spec, LinkSpec) for spec in specs):
+            raise UsageError(f"links must be a list of LinkSpec, not {arguments.literal(links)}")
+        if not (engine is None or isinstance(engine, EngineSettings)):
+            raise UsageError(f"engine must be EngineSettings, not {arguments.literal(engine)}")
+        self.specs = specs
         self.engine = engine or EngineSettings()
         self.links: dict[str, Link] = {}
         self.ports: dict[PortSpec, Port] = {}
@@ -92,8 +98,6 @@ class Emulator:
             raise SettingsError("there is no link: an emulator needs one at least")
         seen: set[PortSpec] = set()
         for spec in self.specs:
-            if not spec.name.isprintable():
-                raise SettingsError(f"a link's name has only characters that can be printed, not {spec.name!r}")
             for port in spec.ports:
                 if port in seen:
                     raise SettingsError(f"port {port} is in two links, or twice in one")
@@ -234,7 +238,7 @@ class Emulator:
     def wait(self, seconds: float | None = None) -> str | None:
         """Let it run; returns early, with the reason, when the run cannot go on."""
         assert self._monitor is not None, "the emulator was not started"
-        self._monitor.wait(seconds)
+        self._monitor.wait(arguments.seconds("seconds", seconds))
         return self._monitor.failure
 
     def close(self) -> Report | None:

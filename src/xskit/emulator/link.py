@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from xskit import units
+from xskit.arguments import whole
 from xskit.emulator.arrivals import Arrivals, beyond_memory
 from xskit.emulator.mistakes import CapacityError
 from xskit.emulator.monitor import SaturatedRate
@@ -25,20 +26,25 @@ LONGEST_WAIT_NS = 3_600_000_000_000
 """How far ahead the time of an update may lie: the next one waits for it."""
 
 
+_LATEST_NS = (1 << 63) - 1
+_LATER = "at_ns=time.monotonic_ns() + 10_000_000_000"
+
+
 def moment(at_ns: int | None) -> int:
     """When an update is to take force, in ns; now for None.
 
     Raises:
-        UsageError: more than an hour ahead.
+        UsageError: not a whole number of nanoseconds, or more than an hour ahead.
     """
     now_ns = monotonic_ns()
     if at_ns is None:
         return now_ns
+    whole("at_ns", at_ns, 0, _LATEST_NS, remedy=_LATER)
     hours = (at_ns - now_ns) / 3.6e12
     if at_ns - now_ns > LONGEST_WAIT_NS:
         raise UsageError(
             f"at_ns={at_ns} is {hours:.3g} hours ahead, and an update can wait for one hour at most",
-            remedy="at_ns=time.monotonic_ns() + 10_000_000_000 for ten seconds ahead",
+            remedy=_LATER,
         )
     return at_ns
 

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from xskit.arguments import literal
 from xskit.errors import UsageError, XskitError
 
 
@@ -40,7 +41,7 @@ def _once_for_both(mistakes: Sequence[Any]) -> list[tuple[Any, list[str]]]:
     for mistake in mistakes:
         path = [str(part) for part in mistake["loc"] if not str(part).startswith(("function-", "constrained-"))]
         below = path[1:] if path and path[0] in ("forward", "reverse") else path
-        key = f"{below} {mistake['type']} {mistake['input']!r}"
+        key = f"{below} {mistake['type']} {literal(mistake['input'])}"
         found[key] = (mistake, below if key in found else path)
     return list(found.values())
 
@@ -53,25 +54,27 @@ def _sentence(mistake: Any, model: type[BaseModel], path: Sequence[str]) -> str:
         return str(mistake["ctx"]["error"])
     if kind == "literal_error":
         expected = mistake["ctx"]["expected"]
-        return f"{mistake['input']!r} is {'none of' if ' or ' in expected else 'not'} {expected}"
+        return f"expected {expected}, got {literal(mistake['input'])}"
     if kind == "missing":
         return "this key is missing"
     if kind in _WANTED:
-        return f"{_WANTED[kind].format(**mistake.get('ctx', {}))} is wanted, not {mistake['input']!r}"
+        return f"expected {_WANTED[kind].format(**mistake.get('ctx', {}))}, got {literal(mistake['input'])}"
     message = str(mistake["msg"])
-    return f"{message[0].lower()}{message[1:]}, not {mistake['input']!r}"
+    return f"{message[0].lower()}{message[1:]}, not {literal(mistake['input'])}"
 
 
 _WANTED = {
     "model_type": "a table",
     "tuple_type": "a list",
     "int_type": "a whole number",
+    "int_parsing_size": "a whole number of at most 64 bits",
     "int_parsing": "a whole number",
     "int_from_float": "a whole number",
     "bool_type": "true or false",
     "bool_parsing": "true or false",
     "greater_than_equal": "{ge} or more",
     "less_than_equal": "{le} or less",
+    "less_than": "less than {lt}",
 }
 """What pydantic calls a mistake, and what would be right."""
 

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from xskit import arguments
+from xskit.arguments import literal, whole
 from xskit.emulator.mistakes import SettingsError
+from xskit.errors import UsageError
 
 __all__ = ["PacketMix"]
 
@@ -21,18 +24,21 @@ class PacketMix:
     """What packets come: {bytes with Ethernet header, without FCS: how many of them, or their weight}.
 
     Raises:
-        SettingsError: no size at all, one below 1 byte or above what any MTU lets through, or a weight below 0, or not
+        UsageError: no size at all, one below 1 byte or above what any MTU lets through, or a weight below 0, or not
             finite.
     """
 
     counts: Mapping[int, float]
 
     def __post_init__(self) -> None:
-        weights = self.counts.values()
-        if not self.counts or min(self.counts) < 1 or min(weights) < 0 or not 0 < sum(weights) < math.inf:
-            raise SettingsError("packet sizes: at least one, of 1 byte or more, and no weight below 0 or without end")
-        if max(self.counts) > LONGEST_BYTES:
-            raise SettingsError(f"a packet of {max(self.counts)} bytes passes no MTU: {LONGEST_BYTES} are the most")
+        if not isinstance(self.counts, Mapping) or not self.counts:
+            raise SettingsError(f"expected sizes with weights such as {{1518: 1}}, got {literal(self.counts)}")
+        for size, weight in self.counts.items():
+            whole("the size of a packet", size, 1, LONGEST_BYTES, remedy="PacketMix({{1518: 1}})")
+            if not isinstance(weight, (int, float)) or not 0 <= weight < math.inf:
+                raise SettingsError(f"the weight of {size} bytes must be a number, 0 or more, not {literal(weight)}")
+        if not 0 < self._total() < math.inf:
+            raise SettingsError("the weights of all packet sizes add up to nothing, or to more than a number can hold")
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -42,7 +48,7 @@ class PacketMix:
             SettingsError: it is something else.
         """
         found: dict[int, float] = {}
-        for part in text.split(","):
+        for part in arguments.text("packet sizes", text).split(","):
             size, colon, weight = part.partition(":")
             try:
                 found[int(size)] = found.get(int(size), 0.0) + (float(weight) if colon else 1.0)
@@ -55,8 +61,11 @@ class PacketMix:
         """As the packets of a pcap or pcapng file are.
 
         Raises:
+            UsageError: this is no path.
             CaptureError: it cannot be read, is something else, or holds no packets.
         """
+        if not isinstance(capture, (str, Path)):
+            raise UsageError(f"a capture must be a path, not {literal(capture)}")
         from xskit.capture.lengths import read_lengths
 
         return cls(read_lengths(Path(capture)))
@@ -69,9 +78,15 @@ class PacketMix:
     @property
     def mean_bytes(self) -> float:
         """Bytes of a packet on average."""
-        return sum(size * count for size, count in self.counts.items()) / sum(self.counts.values())
+        return sum(size * count for size, count in self.counts.items()) / self._total()
 
     def frames_per_packet(self, usable: int) -> float:
         """Frames that a packet takes on average, where one frame holds `usable` bytes."""
         frames = sum(math.ceil(size / usable) * count for size, count in self.counts.items())
-        return frames / sum(self.counts.values())
+        return frames / self._total()
+
+    def _total(self) -> float:
+        try:
+            return float(sum(self.counts.values()))
+        except OverflowError:
+            return math.inf

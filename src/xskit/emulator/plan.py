@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from xskit.arguments import literal, whole
 from xskit.emulator.packet_mix import PacketMix
 from xskit.emulator.plan_data import KernelMemory, Limit, PagePoolPlan, PlanRecord, Rings, SizeRow
-from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings, link_settings, read
+from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings, read
 from xskit.emulator.sizing import (
     HEADROOM_BYTES,
     HUGE_PAGE_BYTES,
@@ -28,9 +29,11 @@ from xskit.emulator.sizing import (
     in_flight,
     plan_links,
 )
-from xskit.errors import UsageError
+from xskit.errors import Setting, UsageError
 
 _MAX_PORTS = 1 << 16
+_MAX_QUEUES = 1024
+_MAX_RING = 1 << 20
 
 __all__ = ["LinkPlan", "plan"]
 
@@ -115,9 +118,11 @@ def plan(
             packet is longer than the MTU.
     """
     if not isinstance(settings, LinkSettings):
-        settings = link_settings(settings)
+        settings = read(LinkSettings, settings)
     if not isinstance(engine, EngineSettings):
-        engine = read(EngineSettings, dict(engine or {}))
+        engine = read(EngineSettings, {} if engine is None else engine)
+    if not (mix is None or isinstance(mix, PacketMix)):
+        raise UsageError(f"mix must be a PacketMix, not {literal(mix)}", remedy="mix=PacketMix({1518: 1})")
     _check(mtu, ports, queues, hardware_ring)
     port = PortFacts(mtu=mtu, rx_queues=queues, hardware_ring=hardware_ring)
     memory = plan_links([(settings, port, port)] * (ports // 2), engine, mix)
@@ -153,14 +158,10 @@ def plan(
 
 def _check(mtu: int, ports: int, queues: int, hardware_ring: int) -> None:
     check_mtu(mtu)
-    if ports < 2 or ports % 2:
-        raise UsageError(f"{ports} ports make no links: two make one", remedy=f"--ports {max(ports + 1, 2)}")
-    if ports > _MAX_PORTS:
-        raise UsageError(f"{ports} ports: a plan is for {_MAX_PORTS} at most", remedy=f"--ports {_MAX_PORTS}")
-    if not 1 <= queues <= 1024:
-        raise UsageError(f"{queues} queues: a port has 1 to 1024", remedy="--queues 1")
-    if not 0 <= hardware_ring <= 1 << 20:
-        raise UsageError(f"a hardware ring of {hardware_ring} entries: 0 to 1048576", remedy="ethtool -g DEVICE")
+    if whole("ports", ports, 2, _MAX_PORTS) % 2:
+        raise UsageError(f"ports must be even, two for each link, not {ports}", remedy=Setting("ports", ports + 1))
+    whole("queues", queues, 1, _MAX_QUEUES)
+    whole("hardware_ring", hardware_ring, 0, _MAX_RING)
 
 
 def _sizes(

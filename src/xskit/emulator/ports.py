@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from dataclasses import dataclass, field
 
+from xskit import arguments
 from xskit.emulator.mistakes import SettingsError
 from xskit.emulator.portkinds import Admission, Ruling, rule
 from xskit.emulator.settings import LinkSettings
@@ -39,6 +40,12 @@ class PortSpec:
     namespace: str | None = None
     owned: bool = field(default=False, compare=False)
 
+    def __post_init__(self) -> None:
+        """Raises UsageError where no interface or namespace can be called so."""
+        check_interface_name(self.name)
+        if self.namespace is not None and not arguments.text("namespace", self.namespace):
+            raise UsageError("namespace must not be empty", remedy="ip netns list")
+
     def __str__(self) -> str:
         return self.name if self.namespace is None else f"{shown(self.namespace)}/{self.name}"
 
@@ -50,6 +57,16 @@ class LinkSpec:
     name: str
     ports: tuple[PortSpec, PortSpec]
     settings: LinkSettings
+
+    def __post_init__(self) -> None:
+        """Raises UsageError where these are not a name, two ports and settings."""
+        if not isinstance(self.name, str) or not self.name.isprintable():
+            raise SettingsError(f"a link's name must be printable text, not {arguments.literal(self.name)}")
+        ports = self.ports
+        if not (isinstance(ports, tuple) and len(ports) == 2 and all(isinstance(port, PortSpec) for port in ports)):
+            raise SettingsError(f"ports must be two PortSpec, not {arguments.literal(ports)}")
+        if not isinstance(self.settings, LinkSettings):
+            raise SettingsError(f"settings must be LinkSettings, not {arguments.literal(self.settings)}")
 
 
 def parse_port(text: str) -> PortSpec:

@@ -29,14 +29,14 @@ LONGEST_OWD_NS = 7 * 24 * 3_600_000_000_000
 """A week: far from what 64 bits of nanoseconds can count, whatever is added to it."""
 
 
-def _reader(parse: Any, kind: type) -> BeforeValidator:
+def _reader(parse: Any, kind: type, example: str) -> BeforeValidator:
     """A validator that reads text with `parse` and lets through what is already a value."""
 
     def read(value: Any) -> Any:
         if isinstance(value, kind) and not isinstance(value, (bool, str)) and kind is QueueLimit:
             return value
         if isinstance(value, bool):
-            raise ValueError("a quantity is wanted, not true or false")  # noqa: TRY004  pydantic wants ValueError
+            raise ValueError(f"expected a quantity such as {example}, got {str(value).lower()}")  # noqa: TRY004
         try:
             return parse(value)
         except units.UnitError as error:
@@ -45,14 +45,35 @@ def _reader(parse: Any, kind: type) -> BeforeValidator:
     return BeforeValidator(read)
 
 
-Duration = Annotated[int, _reader(units.parse_duration, int), PlainSerializer(units.format_duration)]
-Rate = Annotated[int, _reader(units.parse_rate, int), PlainSerializer(units.format_rate)]
-Probability = Annotated[float, _reader(units.parse_probability, float), PlainSerializer(units.format_probability)]
-Size = Annotated[int, _reader(units.parse_size, int), PlainSerializer(units.format_size)]
+Duration = Annotated[int, _reader(units.parse_duration, int, "20ms"), PlainSerializer(units.format_duration)]
+Rate = Annotated[int, _reader(units.parse_rate, int, "100Mbit"), PlainSerializer(units.format_rate)]
+Probability = Annotated[
+    float, _reader(units.parse_probability, float, "0.5%"), PlainSerializer(units.format_probability)
+]
+Size = Annotated[int, _reader(units.parse_size, int, "64MiB"), PlainSerializer(units.format_size)]
+
+
+def _not_true_or_false(value: Any) -> Any:
+    """For numbers: Python's True is 1. Raises ValueError, as pydantic wants it."""
+    if isinstance(value, bool):
+        raise ValueError(f"expected a whole number, got {str(value).lower()}")  # noqa: TRY004
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_not_true_or_false)]
 
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    def __init__(self, **values: Any) -> None:
+        """Raises SettingsError where pydantic has a ValidationError."""
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise explain(error, type(self), (type(self).__name__,)) from None
+
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # not for tables inside this one
 
 
 class QueueSettings(_Strict):
@@ -60,7 +81,7 @@ class QueueSettings(_Strict):
 
     kind: Literal["droptail"] = "droptail"
     limit: Annotated[
-        QueueLimit, _reader(units.parse_queue_limit, QueueLimit), PlainSerializer(units.format_queue_limit)
+        QueueLimit, _reader(units.parse_queue_limit, QueueLimit, "50ms"), PlainSerializer(units.format_queue_limit)
     ] = DEFAULT_QUEUE
 
     @model_validator(mode="before")
@@ -186,10 +207,12 @@ class EngineSettings(_Strict):
     ring_size: int = Field(
         default=2048, strict=True, ge=64, le=1 << 20, description="entries of each ring, a power of two"
     )
-    workers: Literal[1, 2] = Field(default=1, description="2: one for each direction")
-    cpus: tuple[int, ...] | None = Field(default=None, description="to pin the workers to, one each")
+    workers: Annotated[Literal[1, 2], BeforeValidator(_not_true_or_false)] = Field(
+        default=1, description="2: one for each direction"
+    )
+    cpus: tuple[Whole, ...] | None = Field(default=None, description="to pin the workers to, one each")
     spin: bool = Field(default=False, strict=True, description="never sleep: lowest lateness, a whole CPU")
-    seed: int = Field(default=1, strict=True, ge=0, description="of every random stream")
+    seed: int = Field(default=1, strict=True, ge=0, lt=1 << 64, description="of every random stream")
     mode: Literal["auto", "zero-copy", "native", "generic"] = Field(default="auto", description="of the XDP sockets")
     chatter: Literal["drop", "keep"] = Field(
         default="drop",
@@ -202,8 +225,11 @@ class EngineSettings(_Strict):
     def _check(self) -> Self:
         if self.ring_size & (self.ring_size - 1):
             raise ValueError(f"ring_size must be a power of two, not {self.ring_size}")
-        if self.cpus is not None and len(self.cpus) < self.workers:
-            raise ValueError(f"{self.workers} workers need {self.workers} CPUs, {len(self.cpus)} given")
+        if self.cpus is not None and len(self.cpus) != self.workers:
+            needed = "1 worker needs 1 CPU" if self.workers == 1 else f"{self.workers} workers need {self.workers} CPUs"
+            raise ValueError(f"cpus: {needed}, got {len(self.cpus)}")
+        if self.cpus is not None and (min(self.cpus) < 0 or len(set(self.cpus)) < self.workers):
+            raise ValueError(f"cpus: expected a different CPU for each worker, got {', '.join(map(str, self.cpus))}")
         return self
 
 

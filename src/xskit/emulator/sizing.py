@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from xskit import units
+from xskit.arguments import whole
 from xskit.emulator.mistakes import CapacityError, SettingsError
 from xskit.emulator.packet_mix import PacketMix
 from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings
@@ -101,11 +102,9 @@ def check_mtu(mtu: int) -> None:
     """Refuse what no interface has (ETH_MIN_MTU and ETH_MAX_MTU in linux/if_ether.h).
 
     Raises:
-        SettingsError: with the limits.
+        UsageError: with the limits.
     """
-    if not LEAST_MTU <= mtu <= MOST_MTU:
-        remedy = Setting("mtu", 1500)
-        raise SettingsError(f"an MTU of {mtu} bytes is not between {LEAST_MTU} and {MOST_MTU}", remedy=remedy)
+    whole("mtu", mtu, LEAST_MTU, MOST_MTU, remedy="mtu=1500")
 
 
 def region_bytes(size: int) -> int:

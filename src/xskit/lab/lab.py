@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
+from xskit.arguments import literal
 from xskit.emulator.emulator import Emulator, LinkSpec, PortSpec
 from xskit.emulator.link import LinkDirection
 from xskit.emulator.report import Report
@@ -200,8 +201,13 @@ class Lab:
             UsageError: there is a link of this name, or both ends are the same host.
             DeviceError: no subnet is free on this machine.
         """
+        for host in (first, second):
+            if not isinstance(host, Host):
+                raise UsageError(f"a link joins two hosts, as Lab.host() gives them, not {literal(host)}")
         if first is second:
-            raise UsageError(f"a link of {first.name} with itself has no other end")
+            raise UsageError(f"{first.name} cannot be linked to itself")
+        if not (name is None or (isinstance(name, str) and name.isprintable())):
+            raise UsageError(f"a link's name must be printable text, not {literal(name)}")
         title = name or f"{first.name}-{second.name}"
         if title in self.links:
             raise UsageError(f"there is a link {title} already")

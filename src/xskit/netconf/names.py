@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
+from xskit import arguments
 from xskit.errors import UsageError
 
 __all__ = ["check_interface_name", "request_name", "shown"]
@@ -19,11 +20,12 @@ def check_interface_name(name: str) -> None:
     Raises:
         UsageError: with the name, escaped.
     """
-    encoded = os.fsencode(name)
-    fits = 1 <= len(encoded) <= LONGEST_BYTES and name not in (".", "..")
-    if not fits or not name.isprintable() or any(one in "/:" or one.isspace() for one in name):
+    printable = isinstance(name, str) and name.isprintable()  # a lone surrogate is not
+    fits = printable and 1 <= len(os.fsencode(name)) <= LONGEST_BYTES and name not in (".", "..")
+    if not fits or any(one in "/:" or one.isspace() for one in name):
         raise UsageError(
-            f"no interface is called {name!r}: a name has 1 to {LONGEST_BYTES} bytes, without spaces, / and :",
+            f"no interface is called {arguments.literal(name)}: a name has 1 to {LONGEST_BYTES} bytes, "
+            "without spaces, / and :",
             remedy="ip -brief link",
         )
 

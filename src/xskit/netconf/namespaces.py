@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from xskit import arguments
 from xskit.abi.mount import CLONE_NEWNET, MNT_DETACH, MS_BIND, MS_REC, MS_SHARED
 from xskit.errors import DeviceError, KernelError, UsageError
 from xskit.netconf import _libc
@@ -37,6 +38,7 @@ __all__ = [
 FOLDER = Path("/run/netns")
 OWN = "/proc/thread-self/ns/net"
 
+_LARGEST_DESCRIPTOR = (1 << 31) - 1
 _NAME = re.compile(r"xk[A-Za-z0-9._-]{0,61}")
 _NUMBERED = re.compile(r"net:\[(\d+)\]")
 
@@ -105,13 +107,14 @@ def inside(namespace: Namespace | str | Path | int | None) -> Iterator[None]:
             number in /proc/PID/ns/net; None stays where the thread is.
 
     Raises:
+        UsageError: it is none of these.
         MissingError: there is no such namespace.
         PrivilegeError: entering needs CAP_SYS_ADMIN.
     """
     if namespace is None:
         yield
         return
-    target = namespace if isinstance(namespace, int) else _open(_path(namespace))
+    target = _descriptor(namespace) if isinstance(namespace, int) else _open(_path(namespace))
     home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if os.path.sameopenfile(target, home):  # already there: needs no capability
@@ -192,9 +195,20 @@ def _unmount(path: Path) -> bool:
     return True
 
 
+def _descriptor(fd: int) -> int:
+    """An open file descriptor. Raises UsageError."""
+    try:
+        os.fstat(arguments.whole("namespace", fd, 0, _LARGEST_DESCRIPTOR))
+    except OSError as error:
+        raise UsageError(f"namespace={fd} is not an open file descriptor", remedy="ip netns list") from error
+    return fd
+
+
 def _path(namespace: Namespace | str | Path) -> Path:
     if isinstance(namespace, Namespace):
         return namespace.path
+    if not isinstance(namespace, Path):
+        arguments.text("namespace", namespace)
     if numbered := _NUMBERED.fullmatch(str(namespace)):
         return find(int(numbered[1])) or Path(namespace)
     return FOLDER / namespace  # an absolute path stays what it is

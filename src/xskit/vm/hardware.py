@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from xskit.arguments import whole
 from xskit.errors import UsageError
 from xskit.vm.devices import MODELS, NicModel
 from xskit.vm.qemu import Qemu
@@ -22,6 +23,10 @@ CHANNELS = ("control", "ask", "stdout", "stderr")
 """The virtio-serial ports: what main and guest tell each other, what the command asks for, and its two streams."""
 
 MAX_NICS = 8
+MAX_CPUS = 64
+LEAST_MEMORY_BYTES = 256 << 20
+MAX_MEMORY_BYTES = 1 << 46
+"""64 TiB: what x86-64 addresses in four levels of pages."""
 GUEST_CPU = "x86-64-v3"
 """What compiled code may use in a guest, whether emulated or not: AVX2 and what came with it."""
 
@@ -51,14 +56,15 @@ class GuestHardware:
     offloads: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.nics <= MAX_NICS or self.nics % 2:
-            raise UsageError(f"a guest has 0 to {MAX_NICS} NICs, in pairs, not {self.nics}")
-        if not 1 <= self.queues <= self.model.max_queues:
-            raise UsageError(f"{self.model.name} has 1 to {self.model.max_queues} queues, not {self.queues}")
-        if not 1 <= self.cpus <= 64:
-            raise UsageError(f"a guest has 1 to 64 CPUs, not {self.cpus}")
-        if self.memory_bytes < 256 << 20:
-            raise UsageError("a guest needs 256 MiB of memory at least", remedy="--memory 1GiB")
+        if whole("--nics", self.nics, 0, MAX_NICS, remedy="--nics {}") % 2:
+            raise UsageError(
+                f"--nics must be even, two on each wire, not {self.nics}", remedy=f"--nics {self.nics + 1}"
+            )
+        most = self.model.max_queues
+        whole(f"--queues of {self.model.name}", self.queues, 1, most, remedy="--queues {}")
+        whole("--cpus", self.cpus, 1, MAX_CPUS, remedy="--cpus {}")
+        if whole("--memory", self.memory_bytes, 0, MAX_MEMORY_BYTES, remedy="--memory {}B") < LEAST_MEMORY_BYTES:
+            raise UsageError("--memory must be at least 256MiB", remedy="--memory 1GiB")
 
     @property
     def needs_taps(self) -> bool:

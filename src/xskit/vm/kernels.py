@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from xskit.errors import UsageError
+from xskit.files import ReadError, read
 from xskit.vm import Say
 from xskit.vm.apt import Apt, Package, Suite, unpack
 from xskit.vm.errors import FetchError
@@ -31,6 +32,7 @@ SUITES = tuple(
 )
 """Where Debian's kernels of 5.10 and of everything from 6.1 on are found."""
 
+MOST_IMAGE_BYTES = 1 << 28
 _IMAGE = re.compile(r"linux-image-(?P<release>(?P<version>\d+\.\d+)\.\d+[.+~\w]*(?:-\d+)?)-amd64")
 _PATTERN = r"linux-(image|binary|modules)-[0-9].*-amd64"
 _FLAVOURS = ("-cloud-amd64", "-rt-amd64")
@@ -212,9 +214,9 @@ def add(image: Path, modules: Path | None, name: str | None = None) -> Kernel:
     """
     require_x86()
     try:
-        content = image.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{image} cannot be read: {error.strerror}") from error
+        content = read(image, MOST_IMAGE_BYTES)
+    except ReadError as error:
+        raise UsageError(error.cause, remedy=error.remedy) from error
     if content[0x202:0x206] != b"HdrS":  # Documentation/arch/x86/boot.rst
         raise UsageError(f"{image} is no x86 kernel image (arch/x86/boot/bzImage of a build)")
     if modules is not None and not modules.is_dir():

@@ -37,6 +37,12 @@ generic: the program runs in the stack, copies."""
 FRAMING_BYTES = 18
 """What a packet may have on top of the MTU: 14 bytes of Ethernet header and a VLAN tag (measured on veth)."""
 
+MOST_ENTRIES = 1 << 30
+"""Of a ring: the kernel takes a C int."""
+
+HIGHEST_QUEUE = (1 << 32) - 1
+"""sxdp_queue_id of struct sockaddr_xdp (linux/if_xdp.h)."""
+
 BUSY_SECONDS = 1.0
 """How long a busy queue is waited for: the kernel takes 20 to 45 ms to let go of one after close."""
 
@@ -106,17 +112,15 @@ def check(plan: Plan) -> None:
     """What can be known before anything is touched.
 
     Raises:
-        UsageError: a ring size is not a power of two, or the queue is no number.
+        UsageError: a ring size is not a power of two.
         PortError: there is no such queue.
     """
-    if plan.queue < 0:
-        raise UsageError(f"queues are numbered from 0 on, there is none of number {plan.queue}", remedy="queue=0")
     if not (plan.rx or plan.tx):
         raise UsageError("a socket needs an RX or a TX ring", remedy="rx=2048")
     sizes = {"rx": plan.rx, "tx": plan.tx, "fill": plan.fill, "completion": plan.completion}
     for name, entries in sizes.items():
-        if entries < 0 or entries & (entries - 1):
-            nearest = 1 << max(0, entries - 1).bit_length()
+        if entries & (entries - 1):
+            nearest = 1 << (entries - 1).bit_length()
             raise UsageError(
                 f"the {name.upper()} ring cannot have {entries} entries: the kernel takes powers of two",
                 remedy=Setting(name, nearest),

@@ -17,9 +17,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, get_args
 
 from xskit.abi.xdp import Statistics
+from xskit.arguments import choice, literal, whole
 from xskit.bpf.redirect import Outcome
 from xskit.errors import UsageError
 from xskit.netconf.interfaces import Glance, LinkState, Watch, look
@@ -27,7 +28,7 @@ from xskit.netconf.namespaces import Namespace, inside
 from xskit.netconf.netdev import device_features
 from xskit.xsk.attachment import Attachment
 from xskit.xsk.errors import PortError
-from xskit.xsk.opening import FRAMING_BYTES, BindMode
+from xskit.xsk.opening import FRAMING_BYTES, HIGHEST_QUEUE, MOST_ENTRIES, BindMode
 from xskit.xsk.socket import Socket
 from xskit.xsk.traffic import MOST_FRAMES
 from xskit.xsk.umem import Umem
@@ -124,9 +125,10 @@ class Port:
             PortError: it cannot be opened, or is in use.
             AttachError, BpfError, SocketError, PrivilegeError, UsageError: as Socket says. Nothing is left behind.
         """
-        numbers = sorted(set(queues)) if queues is not None else None
-        if numbers is not None and not numbers:
-            raise UsageError("a port has at least one queue", remedy="queues=None, for all of them")
+        numbers = None if queues is None else _numbers(queues)
+        choice("mode", mode, get_args(BindMode))
+        ring_size = whole("ring_size", ring_size, 1, MOST_ENTRIES)
+        fill_size = ring_size if fill_size is None else whole("fill_size", fill_size, 1, MOST_ENTRIES)
         with inside(namespace), ExitStack() as undo:
             facts = look(name)
             if facts.loopback:
@@ -149,7 +151,7 @@ class Port:
             for number in numbers:
                 first = opened[0].receiver if opened else None
                 queue = _open_queue(
-                    name, number, umem, first, ring_size, fill_size or ring_size, wanted, multi_buffer, facts.tx_queues
+                    name, number, umem, first, ring_size, fill_size, wanted, multi_buffer, facts.tx_queues
                 )
                 undo.callback(queue.receiver.close)  # and with it the transmitter
                 opened.append(queue)
@@ -222,6 +224,16 @@ class Port:
     def __repr__(self) -> str:
         copies = "zero copy" if self.zero_copy else "copy"
         return f"<Port {self.name}, {len(self.queues)} queues, {self.xdp_mode}, {copies}>"
+
+
+def _numbers(queues: Iterable[int]) -> list[int]:
+    """The numbers of queues, each once. Raises UsageError."""
+    if isinstance(queues, (str, bytes)) or not isinstance(queues, Iterable):
+        raise UsageError(f"queues must be a list of numbers, not {literal(queues)}", remedy="queues=[0]")
+    numbers = sorted({whole("queues", number, 0, HIGHEST_QUEUE, remedy="queues=[0]") for number in queues})
+    if not numbers:
+        raise UsageError("a port has at least one queue", remedy="queues=None, for all of them")
+    return numbers
 
 
 def _open_queue(

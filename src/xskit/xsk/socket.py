@@ -12,17 +12,18 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 from xskit._fork import not_inherited
 from xskit.abi.xdp import SOL_XDP, SocketOption, Statistics
+from xskit.arguments import choice, literal, seconds, whole
 from xskit.bpf.redirect import RedirectProgram
-from xskit.errors import UsageError
+from xskit.errors import Setting, UsageError
 from xskit.netconf.interfaces import look
 from xskit.xsk.attachment import Attachment
 from xskit.xsk.errors import Call, explain
 from xskit.xsk.mapping import MappedRing
-from xskit.xsk.opening import BindMode, Plan, check, open_socket
+from xskit.xsk.opening import HIGHEST_QUEUE, MOST_ENTRIES, BindMode, Plan, check, open_socket
 from xskit.xsk.packet import Packet
 from xskit.xsk.pool import Owner, Sighting
 from xskit.xsk.traffic import Circulation, Sendable, Traffic
@@ -78,6 +79,16 @@ class Socket:
         need_wakeup: bool = True,
         program: Literal["auto"] | RedirectProgram | None = "auto",
     ) -> None:
+        queue = whole("queue", queue, 0, HIGHEST_QUEUE)
+        rx, tx = whole("rx", rx, 0, MOST_ENTRIES), whole("tx", tx, 0, MOST_ENTRIES)
+        fill, completion = whole("fill", fill, 0, MOST_ENTRIES), whole("completion", completion, 0, MOST_ENTRIES)
+        choice("mode", mode, get_args(BindMode))
+        if not isinstance(umem, Umem):
+            raise UsageError(f"umem must be a Umem, not {literal(umem)}", remedy="umem=xskit.Umem()")
+        if not (program in ("auto", None) or isinstance(program, RedirectProgram)):
+            raise UsageError(
+                f"program must be a RedirectProgram, not {literal(program)}", remedy=Setting("program", "auto")
+            )
         facts = look(interface)
         if tx and queue in range(facts.tx_queues, facts.rx_queues):
             raise UsageError(
@@ -242,7 +253,7 @@ class Socket:
             PortError: the interface went down or away while packets were being sent.
         """
         self._require_open()
-        return self._traffic.receive(timeout, limit)
+        return self._traffic.receive(seconds("timeout", timeout), whole("limit", limit, 1, MOST_ENTRIES))
 
     def send(self, packets: Iterable[Sendable]) -> int:
         """Put packets in TX and make the kernel take them. Bytes are copied once; a Packet of the same memory is not,
@@ -266,7 +277,7 @@ class Socket:
             PortError: the interface is down or gone, or frames did not come back for `timeout` seconds.
         """
         self._require_open()
-        self._traffic.flush(timeout)
+        self._traffic.flush(seconds("timeout", timeout))
 
     def _require_open(self) -> None:
         if self.fd < 0:

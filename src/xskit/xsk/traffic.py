@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterable
 
 from xskit.abi.xdp import MAX_SKB_FRAGS, DescriptorOption
+from xskit.arguments import literal
 from xskit.bpf.redirect import STAMP_BYTES
 from xskit.errors import UsageError
 from xskit.xsk.errors import Call, PortError, explain
@@ -34,6 +35,7 @@ from xskit.xsk.umem import Umem
 __all__ = ["MOST_FRAMES", "Circulation", "Traffic"]
 
 Sendable = bytes | bytearray | memoryview | Packet
+_SENDABLE = (bytes, bytearray, memoryview, Packet)
 Descriptor = tuple[int, int, int]
 
 MOST_FRAMES = MAX_SKB_FRAGS + 1
@@ -149,8 +151,6 @@ class Traffic:
         """See Socket.receive."""
         if self._rx is None:
             raise UsageError("this socket has no RX ring: it only sends", remedy="rx=2048")
-        if limit < 1:
-            raise UsageError(f"at most {limit} packets are none to wait for", remedy="limit=64")
         self._expire()
         self.prepare()
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -227,6 +227,8 @@ class Traffic:
 
     def send(self, packets: Iterable[Sendable]) -> int:
         """See Socket.send."""
+        if isinstance(packets, (str, *_SENDABLE)) or not isinstance(packets, Iterable):
+            raise UsageError(f"send takes a list of packets, not {literal(packets)}", remedy="send([packet])")
         tx = self._ring()
         self._circulation.reap()
         accepted = 0
@@ -248,16 +250,16 @@ class Traffic:
         self._audit()
         return accepted
 
-    def flush(self, timeout: float) -> None:
+    def flush(self, timeout: float | None) -> None:
         """See Socket.flush."""
         tx = self._ring()
-        deadline = time.monotonic() + timeout
+        deadline = None if timeout is None else time.monotonic() + timeout
         sending = self._circulation.sending
         while True:
             self._drive()
             if not (tx.pending() or sending):
                 break
-            if time.monotonic() > deadline:
+            if deadline is not None and time.monotonic() > deadline:
                 raise PortError(
                     f"{len(sending)} frames sent on queue {self._queue} of {self._interface} did not come back within "
                     f"{timeout:g} s",
@@ -274,6 +276,10 @@ class Traffic:
 
     def _frames_for(self, packet: Sendable) -> int:
         """How many frames a packet takes in TX. Raises UsageError where it cannot be sent at all."""
+        if not isinstance(packet, _SENDABLE) or (isinstance(packet, memoryview) and not packet.c_contiguous):
+            raise UsageError(
+                f"a packet must be bytes or a Packet, not {literal(packet)}", remedy="send([bytes(packet)])"
+            )
         length = packet.nbytes if isinstance(packet, memoryview) else len(packet)
         if isinstance(packet, Packet) and packet.lies_in(self._umem):
             frames = len(packet.parts)

@@ -32,6 +32,7 @@ from xskit.abi.xdp import (
     UmemFlag,
     UmemReg,
 )
+from xskit.arguments import whole
 from xskit.errors import Setting, UsageError
 from xskit.memory import PAGE_BYTES, Region
 from xskit.xsk.errors import Call, explain
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = ["Umem"]
+
+MOST_FRAMES = (1 << 32) - 1
+LARGEST_FRAME_BYTES = 1 << 30
+LARGEST_METADATA_BYTES = 248
 
 SMALLEST_FRAME_BYTES = 2048
 """XDP_UMEM_MIN_CHUNK_SIZE (net/xdp/xdp_umem.c)."""
@@ -102,7 +107,11 @@ class Umem:
         populate: bool = True,
         debug: bool | None = None,
     ) -> None:
-        _check_frames(frames, frame_size, unaligned, hugetlb)
+        frames = whole("frames", frames, 1, MOST_FRAMES)
+        frame_size = whole("frame_size", frame_size, 0, LARGEST_FRAME_BYTES)
+        headroom = whole("headroom", headroom, 0, LARGEST_FRAME_BYTES)
+        tx_metadata_bytes = whole("tx_metadata_bytes", tx_metadata_bytes, 0, LARGEST_METADATA_BYTES)
+        _check_frames(frame_size, unaligned, hugetlb)
         _check_headroom(frame_size, headroom, tx_metadata_bytes)
         self.frames = frames
         self.frame_size = frame_size
@@ -265,9 +274,7 @@ def _linux() -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", os.uname().release)[:2])
 
 
-def _check_frames(frames: int, frame_size: int, unaligned: bool, hugetlb: bool) -> None:
-    if not 1 <= frames < 1 << 32:
-        raise UsageError(f"packet memory has between 1 and {2**32 - 1} frames, not {frames}")
+def _check_frames(frame_size: int, unaligned: bool, hugetlb: bool) -> None:
     if frame_size < SMALLEST_FRAME_BYTES:
         raise UsageError(
             f"frames of {frame_size} bytes are too small: the least is 2048", remedy=Setting("frame_size", 2048)
@@ -286,14 +293,15 @@ def _check_frames(frames: int, frame_size: int, unaligned: bool, hugetlb: bool) 
 
 
 def _check_headroom(frame_size: int, headroom: int, metadata: int) -> None:
-    if not 0 <= headroom < frame_size - PACKET_HEADROOM_BYTES:
+    if headroom >= frame_size - PACKET_HEADROOM_BYTES:
         raise UsageError(
             f"a headroom of {headroom} bytes leaves no room for a packet in a frame of {frame_size}: the kernel keeps "
             "256 bytes as well",
             remedy=f"headroom={frame_size - PACKET_HEADROOM_BYTES - TAILROOM_BYTES} or less",
         )
-    if metadata and (metadata % 8 or not TX_METADATA_BYTES <= metadata < 256):
+    if metadata and (metadata % 8 or metadata < TX_METADATA_BYTES):
         raise UsageError(
-            f"{metadata} bytes of TX metadata: a multiple of 8 between {TX_METADATA_BYTES} and 248 is needed",
+            f"tx_metadata_bytes must be 0 or a multiple of 8 between {TX_METADATA_BYTES} and {LARGEST_METADATA_BYTES}, "
+            f"not {metadata}",
             remedy=f"tx_metadata_bytes={TX_METADATA_BYTES}",
         )

@@ -17,10 +17,12 @@ from xskit.bench.experiments.tables import Plot, Table
 from xskit.bench.in_guest import COUNTED, EMULATED, counted_instructions, emulated
 from xskit.bench.others import BUSY, OtherPrograms
 from xskit.errors import UsageError, XskitError
+from xskit.files import ReadError, read
 
 __all__ = ["SCHEMA", "Experiment", "ExperimentResult", "Options", "ResultError"]
 
 SCHEMA = 1
+MOST_BYTES = 1 << 28
 
 
 class ResultError(XskitError):
@@ -130,10 +132,10 @@ class ExperimentResult:
             ResultError: it cannot be read, or is something else.
         """
         try:
-            return [cls.from_dict(each) for each in _listed(json.loads(path.read_text(encoding="utf-8")))]
-        except OSError as error:
-            raise ResultError(f"{path} cannot be read: {error.strerror}", remedy=f"ls -l {path}") from error
-        except (KeyError, TypeError, ValueError) as error:
+            return [cls.from_dict(each) for each in _listed(json.loads(read(path, MOST_BYTES)))]
+        except ReadError as error:
+            raise ResultError(error.cause, remedy=error.remedy) from error
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ResultError(
                 f"{path} is not what xskit experiment run --json writes",
                 remedy=f"xskit experiment run frame-sizes --json > {path}",

@@ -1,0 +1,95 @@
+"""Numbers and words that a caller gives, checked: what cannot be meant is one UsageError that names the argument."""
+
+from __future__ import annotations
+
+import math
+import operator
+import threading
+from collections.abc import Collection
+from typing import Any
+
+from xskit.errors import Setting, UsageError
+
+__all__ = ["choice", "literal", "seconds", "text", "whole"]
+
+_LONGEST = 40
+"""Characters of a value that a sentence shows."""
+
+
+def literal(value: object) -> str:
+    """The value as Python writes it, cut where it is long."""
+    try:
+        words = repr(value)
+    except ValueError:  # an integer of more digits than Python turns into text
+        return "a number of thousands of digits"
+    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}..."
+
+
+def whole(name: str, value: Any, least: int, most: int, *, remedy: str | None = None) -> int:
+    """A whole number in a range; other integer types, such as NumPy's, become int.
+
+    In `remedy`, {} stands for the nearest number in the range; without one, the argument is set to that.
+
+    Raises:
+        UsageError: it is something else, or out of the range.
+    """
+    number = None if isinstance(value, bool) or not hasattr(value, "__index__") else operator.index(value)
+    if number is not None and least <= number <= most:
+        return number
+    nearest = most if number is not None and number > most else least
+    mended = Setting(name, nearest) if remedy is None else remedy.format(nearest)
+    if number is None:
+        raise UsageError(f"{name} must be a whole number, not {literal(value)}", remedy=mended)
+    raise UsageError(f"{name} must be between {least} and {most}, not {literal(number)}", remedy=mended)
+
+
+def seconds(name: str, value: Any) -> float | None:
+    """Seconds to wait, at least 0; None, and more than the operating system can wait, is for ever.
+
+    Raises:
+        UsageError: it is no number, not a number (NaN), or negative.
+    """
+    if value is None:
+        return None
+    try:
+        number = math.nan if isinstance(value, (bool, str, bytes)) else float(value)
+    except OverflowError:
+        number = math.inf if value > 0 else -math.inf
+    except (TypeError, ValueError):
+        number = math.nan
+    if not number >= 0:
+        raise UsageError(f"{name} must be a number of seconds, 0 or more, not {literal(value)}", remedy=f"{name}=1.0")
+    return None if number > threading.TIMEOUT_MAX else number
+
+
+def choice(name: str, value: Any, choices: Collection[str]) -> str:
+    """One of some words.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    if not isinstance(value, str) or value not in choices:
+        raise UsageError(
+            f"{name} must be one of {', '.join(choices)}, not {literal(value)}",
+            remedy=Setting(name, next(iter(choices))),
+        )
+    return value
+
+
+def text(name: str, value: Any) -> str:
+    """A word that the operating system can take: text that can be encoded, without NUL.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    if not isinstance(value, str) or "\0" in value or not _encodable(value):
+        raise UsageError(f"{name} must be printable text, not {literal(value)}")
+    return value
+
+
+def _encodable(value: str) -> bool:
+    try:
+        value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
