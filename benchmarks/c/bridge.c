@@ -68,6 +68,7 @@ EXPORT i64 bridge_pass(struct direction *line, i64 rounds)
 				if (time_ns < floor) {
 					counters->clamped++;
 					counters->clamped_ns = max64(counters->clamped_ns, floor - time_ns);
+					line->moved_late += floor - time_ns > line->late_limit_ns;
 					time_ns = floor;
 				}
 				intended[packets] = floor = time_ns;
@@ -168,6 +169,7 @@ static i64 receive(struct direction *line, i64 floor)
 		if (time_ns < floor) {
 			counters->clamped++;
 			counters->clamped_ns = max64(counters->clamped_ns, floor - time_ns);
+			line->moved_late += floor - time_ns > line->late_limit_ns;
 			time_ns = floor;
 		}
 		line->rx_batch[count].time_ns = floor = time_ns;

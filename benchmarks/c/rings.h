@@ -41,7 +41,8 @@ struct direction {
 	char *base;
 	i64 frame_shift, capacity_frames, max_length, max_frames, next_ns;
 	struct arrival *rx_batch;
-	i64 rotate, updates, owd_base_ns, coming_base_ns, since_ns, since_received, since_lost;
+	i64 rotate, updates, owd_base_ns, coming_base_ns, since_ns, since_offered, since_lost;
+	i64 late_limit_ns, earlier_limit_ns, coming_limit_ns, late, moved_late;
 };
 
 static inline i64 room(struct ring *ring, i64 wanted)
@@ -111,9 +112,13 @@ static inline void add(i64 *histogram, i64 value)
 
 static inline void record_times(struct direction *line, i64 now_ns, i64 intended_ns, i64 arrived_ns)
 {
+	i64 limit_ns = line->late_limit_ns;
 	add(line->lateness, now_ns - intended_ns);
 	if (arrived_ns >= line->since_ns)
 		add(line->owd, now_ns - arrived_ns - line->owd_base_ns);
+	else
+		limit_ns = line->earlier_limit_ns;
+	line->late += now_ns - intended_ns > limit_ns;
 }
 
 static inline void refill(struct direction *line)

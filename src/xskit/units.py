@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact
 from fractions import Fraction
@@ -23,6 +23,7 @@ from xskit.errors import UsageError
 __all__ = [
     "QueueLimit",
     "UnitError",
+    "apart",
     "format_duration",
     "format_probability",
     "format_queue_limit",
@@ -74,6 +75,7 @@ _SIZE_IN_DOUBT: Final = re.compile(r"([kmgt])(?:i?b?)", re.IGNORECASE)
 
 _QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]{1,3})?\s*([^\s0-9.]*)", re.IGNORECASE)
 _LONGEST_TEXT: Final = 64
+_MOST_DIGITS: Final = 17  # of a double
 _LARGEST: Final = 2**63 - 1  # the data plane counts in signed 64-bit integers
 _EXACT: Final = Context(prec=_LONGEST_TEXT, traps=[Inexact])
 
@@ -161,6 +163,18 @@ def parse_queue_limit(text: str | int) -> QueueLimit:
     if number == 0:
         return QueueLimit("packets", 0)
     raise UnitError("{0} what? write {0}packets, {0}KiB or {0}ms".format(_bare(text, unit)))
+
+
+def apart(values: Sequence[float], text: Callable[[float, int], str], digits: int) -> list[str]:
+    """Texts of values that a sentence or a table compares: different values never look the same.
+
+    `text(value, digits)` writes one; all get `digits` digits, or as many more as it takes.
+    """
+    while True:
+        texts = [text(value, digits) for value in values]
+        if digits >= _MOST_DIGITS or len(set(texts)) >= len(set(values)):
+            return texts
+        digits += 1
 
 
 def format_duration(value_ns: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -99,6 +99,23 @@ def test_losses_where_there_were_none_are_worse() -> None:
     assert json.loads(json.dumps(as_dict(found), allow_nan=False))["rows"][-1]["ratio"] is None
     assert not sessions(first, first).worse
     assert re.search(r"lost +0\.000 % +0\.000 % +none\n +within noise", as_mail(sessions(first, first)))
+
+
+@pytest.mark.parametrize(
+    ("conclusion", "low", "high", "shown"),
+    [
+        ("better", 1.0002, 1.034, ["+1.7%", "[+0.02%, +3.4%]"]),
+        ("worse", 0.98, 0.99996, ["+1.7%", "[-2.0%, -0.004%]"]),
+        ("within noise", 0.9999, 1.0001, ["+1.7%", "[-0.0%, +0.0%]"]),
+    ],
+)
+def test_a_difference_never_looks_like_none(conclusion: str, low: float, high: float, shown: list[str]) -> None:
+    first = made_session(Case("rxdrop"))
+    found = sessions(first, first)
+    (row, *_) = found.rows
+    different = replace(row.difference, ratio=1.017, low=low, high=high, conclusion=conclusion)
+    mail = as_mail(replace(found, rows=[replace(row, difference=different)]))
+    assert all(text in mail for text in shown)
 
 
 def test_what_no_longer_comes_is_worse() -> None:

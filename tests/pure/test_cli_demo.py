@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import contextmanager
 
 import pytest
 import typer
+from hypothesis import given
+from hypothesis import strategies as st
 
 from xskit.cli import demo as module
-from xskit.cli.demo import DemoRow, Measurements, _too_busy
+from xskit.cli.demo import PATH_NS, DemoRow, Measurements, _add_probe_rows, _time_row, _too_busy
 from xskit.emulator.mistakes import SettingsError
 from xskit.emulator.report import Report
 from xskit.emulator.report_data import DirectionReport, LinkReport, WorkerReport
+from xskit.lab.traffic import UdpResult
 
 SECOND_NS = 1_000_000_000
 
 
 def report(*, stalled_ns=0, late_ns=50_000, valid=True):
-    late = dict.fromkeys(("p50", "p999", "max"), 1_000) | {"p99": late_ns}
+    judgement = "late" if late_ns > 1_000_000 else "on time"
+    late = dict.fromkeys(("p50", "p999", "max"), 1_000) | {"p99": late_ns, "judgement": judgement}
     way = DirectionReport("forward", {}, {}, [], {}, {}, late)
-    quiet = DirectionReport("reverse", {}, {}, [], {}, {}, late | {"p99": None})
+    quiet = DirectionReport("reverse", {}, {}, [], {}, {}, late | {"p99": None, "judgement": "too few packets"})
     return Report(
         links=[LinkReport("demo", [way, quiet])],
         ports=[],
@@ -95,3 +100,27 @@ def test_a_good_demo_says_nothing_of_that(outcome, capsys):
     with outcome(True, 1.9):
         module.demo(json=True)
     assert json.loads(capsys.readouterr().out)["too_busy"] is None
+
+
+NS = st.integers(19_998_000, 20_403_000)
+
+
+@given(st.lists(NS, min_size=1, max_size=40))
+def test_a_time_that_is_outside_is_seen_to_be(samples):
+    """From what is shown alone: the median, or its interval where that is shown, against asked and the path."""
+    row = _time_row("owd", 20_000_000, sorted(samples), PATH_NS)
+    assert row.allowed == "+ 200 us of path"
+    median, low, high = re.fullmatch(r"([\d.]+) ms(?: \(([-\w.]+) ms \.\. (\w[\w.]*) ms\))?", row.achieved).groups()
+    if low is None:
+        assert row.within == (20 <= float(median) <= 20.2)
+    else:
+        assert row.within == (float(low) <= 20.2 and float(high) >= 20 and (high == "inf" or float(median) >= 20))
+
+
+def test_values_next_to_what_is_allowed_are_told_apart():
+    assert _time_row("owd", 20_000_000, [19_999_900] * 100, PATH_NS).achieved == "19.9999 ms"
+    outcome = Measurements()
+    owd_ns = [20_000_000] * 90 + [21_200_100] * 10
+    late = UdpResult(100, 100, owd_ns, reordered=0, frame_bytes=142, stamps_ns=[], delays_ns=owd_ns)
+    _add_probe_rows(outcome, "forward", 20_000_000, 0.0, late)
+    assert (outcome.rows[1].achieved, outcome.rows[1].within) == ("21.2001 ms", False)

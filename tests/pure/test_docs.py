@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from xskit.emulator.configuration import parse_configuration
-from xskit.emulator.report import _NOT_ASKED_FOR
+from xskit.emulator.judge import _NOT_ASKED_FOR
 from xskit.engine.packets import DropCause
 
 ROOT = Path(__file__).parents[2]

@@ -2,61 +2,13 @@
 
 from __future__ import annotations
 
-import bisect
 import json
-from types import SimpleNamespace
 
-import numpy as np
-import pytest
-
-from xskit.emulator.report import Report, direction_report, judge
-from xskit.emulator.report_data import SCHEMA, LinkReport, PortReport, WorkerReport
+from tests.pure.support_report import KERNEL, STARTED_NS, direction, report
+from xskit.emulator.report_data import SCHEMA
 from xskit.emulator.report_text import duration, probability, rate, report_text
 from xskit.emulator.settings import DirectionSettings, read
-from xskit.engine import histogram
-from xskit.engine.virtual import VirtualPipeline
-from xskit.memory import array_at
-
-KERNEL = (
-    "rx_dropped",
-    "rx_invalid_descs",
-    "tx_invalid_descs",
-    "rx_ring_full",
-    "rx_fill_ring_empty_descs",
-    "tx_ring_empty_descs",
-)
-BUCKET_STARTS = [histogram.lowest(bucket) for bucket in range(histogram.BUCKETS)]
-MEMORY_REMEDY = "set memory to 64MiB"
-
-
-def direction(name, settings, *, packets=0, length=1000, late_ns=(), inside_ns=(), since=None, until_ns=1 << 40):
-    """The report of a pipeline that met these packets, a microsecond apart."""
-    with VirtualPipeline(settings.stages(), packets=1024, seed=5, name=name) as virtual:
-        virtual.run([(1_000 * n, length) for n in range(packets)], until_ns)
-        for address, values in ((virtual.pipeline.lateness, late_ns), (virtual.pipeline.owd, inside_ns)):
-            counts = array_at(address, histogram.BUCKETS, np.int64)
-            for value in values:
-                counts[bisect.bisect_right(BUCKET_STARTS, value) - 1] += 1
-        since = since or SimpleNamespace(since_lost=0, since_received=0, updates=0, owd_base_ns=0)
-        return direction_report(name, settings.asked(), virtual.pipeline.reading(), since, virtual.pipeline.kinds, None)
-
-
-def report(**changes):
-    settings = read(DirectionSettings, {"owd": "20ms", "loss": "10%", "rate": "100Mbit"})
-    forward = direction("forward", settings, packets=500, late_ns=[3_000] * 99 + [40_000], inside_ns=[20_003_000] * 100)
-    made = Report(
-        links=[LinkReport("wan", [forward, direction("reverse", DirectionSettings())])],
-        ports=[
-            PortReport("xk1a", "native", False, 1, dict.fromkeys(KERNEL, 0), ["no driver for zero copy"]),
-            PortReport("xk1b", "generic", False, 2, dict.fromkeys(KERNEL, 0)),
-        ],
-        workers=[WorkerReport(1, "adaptive", 1000, 250, 2, 3_500_000, 17)],
-        memory={"frames": 4096},
-        duration_ns=1_000_000_000,
-    )
-    judged = {"imbalances": 0, "violations": 0, "broken": [], "remedy": MEMORY_REMEDY} | changes
-    judge(made, **judged)
-    return made
+from xskit.lab.report import LabReport
 
 
 def test_the_shape_of_the_json():
@@ -69,7 +21,10 @@ def test_the_shape_of_the_json():
     assert list(link) == ["name", "directions"]
     assert [one["name"] for one in link["directions"]] == ["forward", "reverse"]
     for one in link["directions"]:
-        assert list(one) == ["name", "asked", "achieved", "stages", "packets", "bytes", "lateness_ns"]
+        assert list(one) == [
+            "name", "asked", "achieved", "stages", "packets", "bytes", "lateness_ns", "since_update_ns",
+            "update_waiting",
+        ]  # fmt: skip
         assert set(one["achieved"]) >= {"owd_ns", "rate_bps", "loss"}
         assert set(one["achieved"]["owd_ns"]) == {"p50", "p99"}
         assert {"p50", "p99", "p999", "max"} <= set(one["lateness_ns"])
@@ -102,14 +57,15 @@ def test_the_books_of_a_direction_balance_and_name_the_causes():
 def test_loss_counts_only_packets_that_the_loss_stage_met():
     one = direction("forward", DirectionSettings(), packets=1024)
     assert one.achieved["loss_packets"] == [0, 1024]
+    assert direction("forward", DirectionSettings(), packets=10, since_offered=4).achieved["loss_packets"] == [0, 6]
     crowded = direction("forward", read(DirectionSettings, {"owd": "1s"}), packets=1500, until_ns=2_000_000)
     assert crowded.packets["dropped"] == {"memory_full": 1500 - 1024}
     assert crowded.achieved["loss_packets"] == [0, 1024]
 
 
 def test_owd_is_counted_from_what_was_asked():
-    since = SimpleNamespace(since_lost=0, since_received=0, updates=0, owd_base_ns=20_000_000)
-    one = direction("forward", read(DirectionSettings, {"owd": "20ms"}), inside_ns=[7] * 9 + [40], since=since)
+    settings = read(DirectionSettings, {"owd": "20ms"})
+    one = direction("forward", settings, inside_ns=[7] * 9 + [40], owd_base_ns=20_000_000)
     assert one.achieved["owd_ns"] == {"p50": 20_000_007, "p99": 20_000_040}
 
 
@@ -119,78 +75,6 @@ def test_nothing_is_said_of_nothing():
                             "loss_packets": [0, 0]}  # fmt: skip
     assert one.lateness_ns["p50"] is one.lateness_ns["max"] is None
     assert one.packets["dropped"] == {}
-
-
-def test_a_valid_run():
-    assert report().valid
-    assert report().invalid_because == []
-
-
-def late(settings, late_ns):
-    made = report()
-    made.links[0].directions[0] = direction("forward", settings, late_ns=[late_ns] * 100)
-    judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
-    return made.invalid_because
-
-
-def test_late_by_more_than_a_part_of_the_owd():
-    slow = read(DirectionSettings, {"owd": "100ms"})
-    assert late(slow, 4_900_000) == []
-    assert late(slow, 5_300_000) == ["wan forward: packets left 5.3ms late at the 99th percentile, more than 5ms"]
-    assert late(DirectionSettings(), 950_000) == []
-    assert late(DirectionSettings(), 2_000_000) == [
-        "wan forward: packets left 2ms late at the 99th percentile, more than 1ms"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("cause", "became"),
-    [
-        ("memory_full", "were dropped because packet memory ran out; set memory to 64MiB"),
-        ("tx_refused", "were refused by the kernel when they were to be sent"),
-        ("port_down", "were due while the port was down"),
-        ("super_packet", "were longer than the port can send; on the sender: ethtool -K INTERFACE tso off gso off"),
-        ("too_many_fragments", "had more fragments than a sent packet may have"),
-    ],
-)
-def test_losses_that_nobody_asked_for_are_named(cause, became):
-    made = report()
-    made.links[0].directions[1].packets["dropped"][cause] = 12
-    judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
-    assert made.invalid_because == [f"wan reverse: 12 packets {became}"]
-    assert not made.valid
-
-
-def test_losses_that_were_asked_for_do_not_invalidate():
-    made = report()
-    made.links[0].directions[1].packets["dropped"] = {"loss": 5, "queue_full": 3}
-    judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
-    assert made.valid
-
-
-@pytest.mark.parametrize("counter", ["rx_dropped", "rx_ring_full"])
-def test_losses_in_the_kernel_are_named(counter):
-    made = report()
-    made.ports[1].kernel[counter] = 3
-    judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
-    assert made.invalid_because == [f"port xk1b: the kernel dropped 3 packets before xskit saw them ({counter})"]
-
-
-@pytest.mark.parametrize("counter", ["tx_ring_empty_descs", "rx_fill_ring_empty_descs"])
-def test_kernel_counters_that_lose_nothing_by_themselves_do_not_invalidate(counter):
-    made = report()
-    made.ports[1].kernel[counter] = 3
-    judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
-    assert made.valid
-
-
-def test_what_else_invalidates_a_run():
-    made = report(imbalances=4, violations=2, broken=["port xk1a was deleted while the link was running"])
-    assert made.invalid_because == [
-        "port xk1a was deleted while the link was running",
-        "the packet counts did not balance 4 times",
-        "2 frames were not where they should have been",
-    ]
 
 
 def test_the_text_shows_asked_against_achieved():
@@ -209,6 +93,52 @@ def test_the_text_shows_asked_against_achieved():
     assert "worker on CPU 1: adaptive, 1000 loops, 25% busy, 2 host stalls (3.5 ms in all)" in text
     assert text.endswith("valid")
     assert str(made) == text
+
+
+def test_after_an_update_the_text_says_what_counts_from_when():
+    made = report()
+    assert "since" not in report_text(made)
+    way = direction(
+        "forward", read(DirectionSettings, {"loss": "10%"}), packets=10, updates=2, since_ns=12_300_000_000 + STARTED_NS
+    )
+    made.links[0].directions[0] = way
+    assert (way.since_update_ns, way.update_waiting) == (12_300_000_000, None)
+    lines = report_text(made).splitlines()
+    (note,) = [line for line in lines if "since the update" in line]
+    assert note == "wan forward: asked and achieved since the update at 12.3 s"
+    assert "packets and lateness, since the start" in map(str.rstrip, lines)
+    way.update_waiting = {"at_ns": 20_000_000_000, "asked": {}}
+    assert "wan forward: an update waits for its time, 20 s" in report_text(made)
+    both = json.loads(made.to_json())["links"][0]["directions"][0]
+    assert (both["since_update_ns"], both["update_waiting"]["at_ns"]) == (12_300_000_000, 20_000_000_000)
+
+
+def test_directions_with_the_same_update_share_a_line():
+    made = report()
+    for way in made.links[0].directions:
+        way.since_update_ns = 1_000_000
+    assert "wan forward, wan reverse: asked and achieved since the update at 1 ms" in report_text(made)
+
+
+def test_each_part_prints_as_the_report_shows_it():
+    made = report()
+    link, text = made.links[0], report_text(made)
+    assert all(line in text for line in str(link).splitlines())
+    assert "lateness p50" in str(link)
+    assert "asked against achieved" in str(link.directions[0])
+    assert "100Mbit" in str(link.directions[0])
+    assert str(made.ports[1]) == "port xk1b: generic, copy, 2 queues"
+    assert str(made.workers[0]) in text
+    assert "Report(" not in str(link) + str(link.directions[0])
+
+
+def test_the_report_of_a_lab_is_a_list_of_links_that_prints():
+    good, bad = report(), report(imbalances=1)
+    lab = LabReport([good, bad])
+    assert list(lab) == [*good.links, *bad.links]
+    assert (lab.valid, lab.invalid_because) == (False, bad.invalid_because)
+    assert str(lab) == f"{good}\n\n{bad}"
+    assert (LabReport([]).valid, str(LabReport([]))) == (True, "no links")
 
 
 def test_where_there_is_little_room_no_digit_is_lost():

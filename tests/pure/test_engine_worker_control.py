@@ -15,6 +15,7 @@ from tests.pure.support_kernel import HEADROOM_BYTES, PlainEngine, engine, stage
 from tests.pure.support_pipeline import MS
 from xskit.engine import thread
 from xskit.engine.clock import monotonic_ns
+from xskit.engine.live import NO_LIMIT_NS
 from xskit.engine.packets import Counters
 from xskit.engine.records import PIPELINES, SNAPSHOT
 from xskit.engine.worker import CONTROL, STOP
@@ -141,10 +142,63 @@ def test_what_is_achieved_is_measured_anew_after_an_update() -> None:
         made.run()
         achieved = made.direction.achieved()
         assert made.direction.reading().owd().sum() == 0
-        assert (achieved.since_received, achieved.since_lost) == (3, 0)
+        assert (achieved.since_offered, achieved.since_lost) == (3, 0)
         made.ingress[0].receive(PACKET)
         made.through()
         assert made.direction.reading().owd().sum() == 1
+
+
+def test_packets_that_leave_later_than_the_limit_are_counted() -> None:
+    for limit_ns, late in ((0, 2), (NO_LIMIT_NS, 0)):
+        with engine() as made:
+            made.direction.view.late_limit_ns = limit_ns
+            for _ in range(2):
+                made.ingress[0].receive(PACKET)
+            made.through()
+            assert made.direction.achieved().late == late
+            assert made.direction.reading().lateness().sum() == 2
+
+
+def test_each_packet_has_the_limit_under_which_it_came() -> None:
+    with engine(stages(5 * MS)) as made:
+        record = made.direction.view
+        record.coming_limit_ns = 0
+        made.ingress[0].receive(PACKET)
+        made.run(2)
+        for update in (False, True):
+            if update:
+                made.direction.pipeline.stage_update(stages(), 0)
+            store_word(made.worker.address + CONTROL, PIPELINES)
+            made.run()
+        assert (record.earlier_limit_ns, record.late_limit_ns) == (NO_LIMIT_NS, 0)
+        while made.counters.sent == 0:
+            made.through()
+        assert record.late == 0
+        made.ingress[0].receive(PACKET)
+        while made.counters.sent == 1:
+            made.through()
+        assert record.late == 1
+
+
+@pytest.mark.parametrize(("limit_ns", "late"), [(700, 0), (699, 1)])
+def test_arrivals_that_were_moved_by_more_than_the_limit_are_counted(limit_ns: int, late: int) -> None:
+    with engine(stages(0)) as made:
+        made.direction.view.late_limit_ns = limit_ns
+        made.run(2)
+        made.ingress[0].receive(PACKET, stamp_ns=made.direction.pipeline.watermark_ns - 700)
+        made.run()
+        assert made.direction.achieved().moved_late == late
+
+
+def test_packets_that_no_stage_met_are_not_offered() -> None:
+    with engine() as made:
+        made.direction.view.max_length = len(PACKET) - 1
+        made.ingress[0].receive(PACKET)
+        made.run()
+        made.direction.pipeline.stage_update(stages(), 0)
+        store_word(made.worker.address + CONTROL, PIPELINES)
+        made.run()
+        assert (made.counters.received, made.direction.achieved().since_offered) == (1, 0)
 
 
 def test_what_came_before_an_update_for_the_past_is_not_measured_against_it() -> None:

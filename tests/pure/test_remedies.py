@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 
 import pytest
 
@@ -113,6 +114,16 @@ def test_memory_that_the_machine_does_not_have_is_refused(machine):
     assert refused.value.remedy == "memory='10GiB' or less"
     engine = EngineSettings(memory="10GiB")
     check_room(plan_for(engine), engine)
+
+
+def test_what_does_not_fit_never_looks_as_if_it_did(machine, monkeypatch):
+    engine = EngineSettings(memory="1GiB")
+    plan = plan_for(engine)
+    monkeypatch.setattr(room, "available_bytes", lambda: plan.total_bytes - 1)
+    with pytest.raises(CapacityError) as refused:
+        check_room(plan, engine)
+    needed, spare = re.findall(r"([\d.]+)GiB", refused.value.cause)
+    assert float(needed) > float(spare)
 
 
 def test_settings_that_hold_more_than_the_machine_has_are_refused(machine):

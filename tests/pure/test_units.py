@@ -330,3 +330,24 @@ def test_any_queue_limit_comes_back(limit):
 def test_any_text_is_read_or_refused(parse, text):
     with contextlib.suppress(UnitError):
         assert parse(text) is not None
+
+
+def fixed(value, digits):
+    return f"{value:.{digits}f}"
+
+
+@given(st.lists(st.floats(0, 1000) | st.builds(lambda n: 1 + n * 1e-9, st.integers(0, 5)), min_size=1, max_size=4))
+def test_different_values_never_look_the_same(values):
+    texts = units.apart(values, fixed, 3)
+    for one, text in zip(values, texts, strict=True):
+        for other, beside in zip(values, texts, strict=True):
+            if round(one, 17) != round(other, 17):
+                assert text != beside
+            if one < other:
+                assert float(text) <= float(beside)
+
+
+def test_no_more_digits_than_it_takes():
+    assert units.apart((20.0, 20.5), fixed, 1) == ["20.0", "20.5"]
+    assert units.apart((20.0, 20.0004), fixed, 1) == ["20.0000", "20.0004"]
+    assert units.apart((20.0, 20.0), fixed, 1) == ["20.0", "20.0"]

@@ -66,8 +66,12 @@ def test_an_update_takes_force_at_its_time():
         made.link.forward.update(loss="100%", at_ns=at_ns)
         flow.send(50)
         assert len(flow.take(50)) == 50
-        assert made.link.forward.rate.from_ns == at_ns, "what is sent at the old rate is not measured against the new"
         assert flow.counters.updates == 0
+        forward, reverse = made.link.report().links[0].directions
+        assert forward.asked["loss"] == 0, "what an update will ask for is not what was asked of these packets"
+        assert forward.update_waiting["asked"]["loss"] == 1
+        assert 0.9 * FAR_NS < forward.update_waiting["at_ns"] < 1.1 * FAR_NS
+        assert forward.since_update_ns is reverse.update_waiting is None
 
 
 def test_an_update_on_an_idle_link_takes_force():
@@ -78,6 +82,10 @@ def test_an_update_on_an_idle_link_takes_force():
         flow = made.flow()
         flow.send(20)
         assert dropped(flow.direction) == {"loss": 20}
+        report = made.link.report()
+        (way, _) = report.links[0].directions
+        assert (way.asked["loss"], way.update_waiting) == (1, None)
+        assert 0 < way.since_update_ns < report.duration_ns
 
 
 @pytest.mark.parametrize("which", ["link", "direction"])

@@ -12,6 +12,7 @@ from typing import Any
 from xskit.bench.compare import Comparison, ComparisonRow
 from xskit.bench.metrics import METRICS
 from xskit.bench.words import figure
+from xskit.units import apart
 
 __all__ = ["as_csv", "as_dict", "as_mail", "as_markdown"]
 
@@ -97,13 +98,24 @@ def as_dict(found: Comparison) -> dict[str, Any]:
 def _percent(row: ComparisonRow) -> str:
     """`+5.0 %`; of what was 0 there is no percentage."""
     percent = row.difference.percent
-    return f"{percent:+.1f} %" if percent is not None else "from 0" if row.difference.second else "none"
+    if percent is None:
+        return "from 0" if row.difference.second else "none"
+    return f"{_change(row, percent)} %"
 
 
 def _interval(row: ComparisonRow) -> str:
     if row.difference.low is None or row.difference.high is None:
         return ""
-    return f"[{(row.difference.low - 1) * 100:+.1f}%, {(row.difference.high - 1) * 100:+.1f}%]"
+    low, high = (_change(row, (ratio - 1) * 100) for ratio in (row.difference.low, row.difference.high))
+    return f"[{low}%, {high}%]"
+
+
+def _change(row: ComparisonRow, percent: float) -> str:
+    """One digit; where there is said to be a difference, as many as it takes to show that it is not 0."""
+    if row.difference.conclusion not in ("better", "worse"):
+        return f"{percent:+.1f}"
+    size, _ = apart((abs(percent), 0.0), lambda value, digits: f"{value:.{digits}f}", 1)
+    return f"{'-' if percent < 0 else '+'}{size}"
 
 
 def _conclusion(row: ComparisonRow) -> str:

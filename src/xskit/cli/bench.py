@@ -238,8 +238,8 @@ def _measure(
             "clock": read_clock_name(clock),
         },
     )
-    for path in (report, html):
-        check_file(path)
+    check_file("--report", report, {".json": "JSON"})
+    check_file("--html", html, {".html": "HTML", ".htm": "HTML"})
     cases = as_cases(asked.without_queues(options) if asked else options)
     wired = far_names(far, options.interfaces)
     from xskit.bench.settings import Conditions

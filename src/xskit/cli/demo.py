@@ -162,47 +162,50 @@ def _time_row(what: str, asked_ns: int, samples_ns: list[int], path_ns: int = 2 
     """A median: what was asked must lie between its interval less the path's own time, and its interval."""
     from xskit.emulator.intervals import median_interval
     from xskit.emulator.report_text import duration
-    from xskit.units import format_duration
+    from xskit.units import apart, format_duration
 
     if not samples_ns:
         return DemoRow(what, format_duration(asked_ns), "nothing came back", within=False)
     low, high = median_interval(samples_ns, CONFIDENCE)
     median = samples_ns[len(samples_ns) // 2]
-    return DemoRow(
-        what,
-        format_duration(asked_ns),
-        f"{median / 1e6:.3f} ms",
-        f"+ {duration(path_ns)} of path",
-        within=low - path_ns <= asked_ns <= high and (math.isinf(high) or median >= asked_ns),
-    )
+    within = low - path_ns <= asked_ns <= high and (math.isinf(high) or median >= asked_ns)
+    shown, *_ = apart((median, asked_ns, asked_ns + path_ns), _ms, 3)
+    if within != (asked_ns <= median <= asked_ns + path_ns):  # the interval decided, so it is shown
+        shown += f" ({apart((low, asked_ns + path_ns), _ms, 3)[0]} .. {apart((high, asked_ns), _ms, 3)[0]})"
+    return DemoRow(what, format_duration(asked_ns), shown, f"+ {duration(path_ns)} of path", within=within)
+
+
+def _ms(value_ns: float, digits: int) -> str:
+    return f"{value_ns / 1e6:.{digits}f} ms"
 
 
 def _add_probe_rows(outcome: Measurements, name: str, owd_ns: int, loss: float, result: UdpResult) -> None:
     from xskit.emulator.intervals import binomial_interval
-    from xskit.emulator.report import LATE_FRACTION, LATE_LEAST_NS
     from xskit.emulator.report_text import duration
-    from xskit.units import format_duration, format_probability
+    from xskit.emulator.significance import late_limit_ns
+    from xskit.units import apart, format_duration, format_probability
 
     outcome.rows.append(_time_row(f"owd {name} p50", owd_ns, result.owd_ns, PATH_NS))
     if result.owd_ns:
         high = result.owd_ns[min(int(0.99 * len(result.owd_ns)), len(result.owd_ns) - 1)]
-        allowed_ns = round(max(LATE_FRACTION * owd_ns, LATE_LEAST_NS)) + PATH_NS
+        allowed_ns = late_limit_ns(owd_ns) + PATH_NS
         outcome.rows.append(
             DemoRow(
                 f"owd {name} p99",
                 format_duration(owd_ns),
-                f"{high / 1e6:.3f} ms",
+                apart((high, owd_ns, owd_ns + allowed_ns), _ms, 3)[0],
                 f"+ {duration(allowed_ns)}",
                 within=owd_ns <= high <= owd_ns + allowed_ns,
             )
         )
     low, up = binomial_interval(result.lost, result.sent, CONFIDENCE)
+    least, _, most = apart((low, loss, up), lambda value, digits: f"{value:.{digits}%}", 3)
     outcome.rows.append(
         DemoRow(
             f"loss {name}",
             format_probability(loss),
             f"{result.lost / result.sent:.3%}",
-            f"{low:.3%} .. {up:.3%}",
+            f"{least} .. {most}",
             within=low <= loss <= up,
         )
     )
@@ -214,7 +217,7 @@ def _add_probe_rows(outcome: Measurements, name: str, owd_ns: int, loss: float, 
 def _add_rate_row(outcome: Measurements, settings: DirectionSettings, flood: UdpResult) -> None:
     """The rate at which packets came while there was a queue."""
     from xskit.emulator.intervals import mean_rate_interval
-    from xskit.units import format_rate
+    from xskit.units import apart, format_rate
 
     assert settings.rate is not None
     asked = format_rate(settings.rate)
@@ -225,12 +228,13 @@ def _add_rate_row(outcome: Measurements, settings: DirectionSettings, flood: Udp
         return
     bits = flood.frame_bytes * 8
     low, high = mean_rate_interval(packets, bits, window_ns, window_error_ns=WINDOW_ERROR_NS)
+    least, _, most = apart((low, settings.rate, high), lambda value, digits: f"{value / 1e6:.{digits}f}", 3)
     outcome.rows.append(
         DemoRow(
             "rate forward, overloaded",
             asked,
             f"{packets * bits * 1e3 / window_ns:.3f} Mbit",
-            f"{low / 1e6:.3f} .. {high / 1e6:.3f} Mbit",
+            f"{least} .. {most} Mbit",
             within=low <= settings.rate <= high,
         )
     )
@@ -268,7 +272,6 @@ def _lateness(late: dict[str, float | None]) -> str:
 
 def _too_busy(report: Report, others_cpus: float) -> str | None:
     """Why a demo that failed says little about xskit: the machine had other things to do. None when it had not."""
-    from xskit.emulator.report import LATE_LEAST_NS
     from xskit.emulator.report_text import duration
 
     reasons = []
@@ -277,9 +280,10 @@ def _too_busy(report: Report, others_cpus: float) -> str | None:
     stalled_ns = max((worker.host_stall_ns for worker in report.workers), default=0)
     if stalled_ns > BUSY_SHARE * report.duration_ns:
         reasons.append(f"the worker was kept from running for {duration(stalled_ns)}")
-    late_ns = max((way.lateness_ns["p99"] or 0 for link in report.links for way in link.directions), default=0)
-    if late_ns > LATE_LEAST_NS:
-        reasons.append(f"packets left {duration(late_ns)} late at the 99th percentile")
+    lateness = [way.lateness_ns for link in report.links for way in link.directions]
+    late = [one["p99"] for one in lateness if one["judgement"] == "late"]
+    if late:
+        reasons.append(f"packets left {duration(max(late))} late at the 99th percentile")
     return f"the machine was too busy; run it again ({', '.join(reasons)})" if reasons else None
 
 

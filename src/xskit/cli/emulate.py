@@ -29,7 +29,8 @@ def emulate(
     ],
     duration: Annotated[str | None, typer.Option(metavar="DURATION", help="stop after 10s, 5min, ...")] = None,
     report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="write the report there, as JSON if FILE ends in .json")
+        Path | None,
+        typer.Option(metavar="FILE", help="write the report there: JSON into *.json, else text"),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="print the report as JSON")] = False,
 ) -> None:
@@ -51,7 +52,7 @@ def emulate(
     \b
     Example: xskit emulate wan.toml --duration 10s --json
     """
-    from xskit.cli.output import check_file, write_report
+    from xskit.cli.output import REPORTS, check_file, write_report
     from xskit.emulator.configuration import read_configuration
     from xskit.netconf.privileges import require
 
@@ -61,7 +62,7 @@ def emulate(
         raise ReadError(error.cause, remedy="xskit emulate --help" if error.missing else error.remedy) from error
     seconds = _seconds(duration)
     require(("CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF"), "xskit emulate")
-    check_file(report)
+    check_file("--report", report, REPORTS)
 
     from xskit.cli.attend import Signals
     from xskit.cli.output import compiling, show_warnings

@@ -5,18 +5,21 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from xskit.errors import XskitError
+from xskit.errors import UsageError, XskitError
 
 if TYPE_CHECKING:
     from xskit.emulator.report import Report
 
 
+REPORTS = {".json": "JSON", ".txt": "text"}
+"""Endings of files with reports of links, and what is in them."""
 COMPILING = "compiling the data plane (first run only)"
 
 
@@ -49,13 +52,21 @@ def show_warnings() -> None:
         logging.lastResort.setFormatter(logging.Formatter("xskit: %(message)s"))
 
 
-def check_file(path: Path | None) -> None:
+def check_file(option: str, path: Path | None, formats: Mapping[str, str]) -> None:
     """Find out now, not after an hour's run, that a file cannot be written. What is in it stays; a new one does not.
 
+    Args:
+        option: that names the file.
+        path: of the file; None: nothing is to be written.
+        formats: what is written into files of each ending, such as {".json": "JSON"}. Names without an ending, and
+            what is no regular file, can have any.
+
     Raises:
+        UsageError: the name says that the file holds something else than will be written.
         OutputError: it cannot be written.
     """
     if path is not None:
+        _check_ending(option, path, formats)
         there = os.path.lexists(path)
         try:
             if path.is_fifo():  # its reader would take that for the end
@@ -65,6 +76,17 @@ def check_file(path: Path | None) -> None:
                 path.unlink()
         except OSError as error:
             raise _unwritable(path, error) from error
+
+
+def _check_ending(option: str, path: Path, formats: Mapping[str, str]) -> None:
+    ending = path.suffix.lower()
+    if ending in ("", *formats) or (path.exists() and not path.is_file()):
+        return
+    known = ", ".join(f"{name} ({written})" for name, written in formats.items())
+    raise UsageError(
+        f"{option} {path}: no report is written as {ending}; the endings are {known}",
+        remedy=f"{option} {shlex.quote(str(path.with_suffix(next(iter(formats)))))}",
+    )
 
 
 def write_report(report: Report, path: Path | None, stream: TextIO, *, json: bool) -> None:
@@ -77,7 +99,7 @@ def write_report(report: Report, path: Path | None, stream: TextIO, *, json: boo
         _print(report, stream, json=json)
         return
     try:
-        path.write_text(_text(report, json=json or path.suffix == ".json") + "\n", encoding="utf-8")
+        path.write_text(_text(report, json=json or path.suffix.lower() == ".json") + "\n", encoding="utf-8")
     except OSError as error:
         _print(report, stream, json=json)
         raise _unwritable(path, error) from error

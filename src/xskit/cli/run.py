@@ -47,7 +47,8 @@ def run(
         int, typer.Option(min=68, max=65_535, help="bytes that a packet may have, without Ethernet header")
     ] = 1500,
     report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="write the report there, as JSON if FILE ends in .json")
+        Path | None,
+        typer.Option(metavar="FILE", help="write the report there: JSON into *.json, else text"),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="the report as JSON")] = False,
 ) -> None:
@@ -65,14 +66,14 @@ def run(
       xskit run --owd 20ms --rate 10Mbit -- ip -brief address
       xskit run --loss 1% --forward-rate 1Mbit --report /tmp/wan.json -- grep peer /etc/hosts
     """
-    from xskit.cli.output import check_file, write_report
+    from xskit.cli.output import REPORTS, check_file, write_report
     from xskit.netconf.privileges import require
 
     read_link(link)
     read_engine(engine)
     _check_command(command[0])
     require(("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF"), "xskit run")
-    check_file(report)
+    check_file("--report", report, REPORTS)
     code, result = _run(command, link, engine, mtu)
     write_report(result, report, sys.stderr, json=json)
     raise typer.Exit(code)

@@ -16,16 +16,18 @@ from typing import Any, Self
 
 from xskit import arguments
 from xskit.emulator.cpus import CpuClaim
+from xskit.emulator.judge import judge
 from xskit.emulator.link import Link, LinkDirection
 from xskit.emulator.mistakes import SettingsError
 from xskit.emulator.monitor import Monitor
 from xskit.emulator.portcounts import counters, kept_chatter, port_report
 from xskit.emulator.ports import LinkSpec, PortSpec, port_facts, remarks
 from xskit.emulator.portwatch import PortWatch
-from xskit.emulator.report import Report, judge
+from xskit.emulator.report import Report
 from xskit.emulator.report_data import LinkReport, WorkerReport
 from xskit.emulator.room import check_room, engine_words
 from xskit.emulator.settings import DirectionSettings, EngineSettings
+from xskit.emulator.significance import late_limit_ns
 from xskit.emulator.sizing import MemoryPlan, PortFacts, fill_entries, plan_links
 from xskit.emulator.vlan import keep_tags
 from xskit.engine.clock import monotonic_ns
@@ -201,6 +203,7 @@ class Emulator:
                 seed=self.engine.seed,
                 finish_checksums=not ingress.owned,
                 owd_base_ns=settings.owd_base_ns,
+                late_limit_ns=late_limit_ns(settings.owd),
             )
             self._closing.callback(live.close)
             first += share.frames
@@ -317,7 +320,8 @@ class Emulator:
             report,
             imbalances=self._monitor.imbalances,
             violations=sum(live.pool.view.violations for worker in self._workers for live in worker.directions),
-            broken=[*([failure] if failure else []), *self._monitor.stuck()],
+            broken=[*([failure] if failure else []), *self._watch_ports.detached, *self._monitor.stuck()],
+            whole=all(snapshot.whole for snapshot in snapshots),
             remedy=self._memory_remedy(),
         )
         return report
@@ -329,7 +333,7 @@ class Emulator:
             for live, reading, achieved in zip(worker.directions, snapshot.readings, snapshot.achieved, strict=True)
         }
         return [
-            LinkReport(name, [direction.report(*found[id(direction.live)]) for direction in link.directions])
+            LinkReport(name, [way.report(*found[id(way.live)], self._started_ns) for way in link.directions])
             for name, link in self.links.items()
         ]
 

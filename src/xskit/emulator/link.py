@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from xskit.emulator.monitor import SaturatedRate
 from xskit.emulator.report import Report, direction_report
 from xskit.emulator.report_data import DirectionReport, LinkReport
 from xskit.emulator.settings import DirectionSettings
+from xskit.emulator.significance import late_limit_ns
 from xskit.emulator.sizing import MemoryPlan, check_capacity
 from xskit.engine.clock import monotonic_ns
 from xskit.engine.live import LiveDirection
@@ -49,12 +51,21 @@ def moment(at_ns: int | None) -> int:
     return at_ns
 
 
+class SettingsStep:
+    """The settings of one update, or of the start, and the rate measured under them."""
+
+    def __init__(self, settings: DirectionSettings, at_ns: int) -> None:
+        self.settings = settings
+        self.at_ns = at_ns
+        self.rate = SaturatedRate(settings.owd + 3 * settings.jitter, from_ns=at_ns)
+
+
 class LinkDirection:
     """One direction: from one port to the other.
 
     Attributes:
         name: "forward" or "reverse".
-        settings: what is asked for now.
+        settings: what is asked for now, or will be once an update that waits takes force.
     """
 
     def __init__(
@@ -72,7 +83,9 @@ class LinkDirection:
         self.name = name
         self.settings = settings
         self.live = live
-        self.rate = SaturatedRate(settings.owd + 3 * settings.jitter)
+        self._applying = threading.Lock()
+        self._updates = 0
+        self._asked = {0: SettingsStep(settings, 0)}
         self._plan = plan
         self._number = number
         self._max_length = max_length
@@ -129,25 +142,58 @@ class LinkDirection:
         assert self._worker is not None
         if warning := beyond_memory(self.live.name, settings, self._plan, self._number, self._arrivals):
             self._warn([warning])
-        self._worker.update(self.live, settings.stages(), at_ns, owd_base_ns=settings.owd_base_ns)
-        self.settings = settings
-        self.rate = SaturatedRate(settings.owd + 3 * settings.jitter, from_ns=at_ns)
+        with self._applying:
+            number = self._updates + 1
+            self._asked[number] = SettingsStep(
+                settings, at_ns
+            )  # before it can take force, so that a report has it then
+            try:
+                self._worker.update(
+                    self.live,
+                    settings.stages(),
+                    at_ns,
+                    owd_base_ns=settings.owd_base_ns,
+                    late_limit_ns=late_limit_ns(settings.owd),
+                )
+            except BaseException:
+                del self._asked[number]
+                raise
+            self._updates = number
+            self.settings = settings
+
+    def _in_force(self, updates: int) -> SettingsStep:
+        """What was asked for when so many updates had taken force; what came before that is forgotten."""
+        numbers = list(self._asked)
+        for number in numbers:
+            if number < updates - 1:
+                self._asked.pop(number, None)
+        return self._asked[max(updates, min(numbers))]
 
     def observe(self, reading: Reading) -> None:
         """Take one snapshot into the measured rates of arrivals and of the bottleneck."""
-        self._arrivals.add(monotonic_ns(), reading.counters.received, reading.counters.received_bytes)
-        if self.settings.rate is None:
-            return
-        server = server_parameters(self.settings.rate, Overhead[self.settings.overhead])
         counters = reading.counters
+        self._arrivals.add(monotonic_ns(), counters.received, counters.received_bytes)
+        asked = self._in_force(counters.updates)
+        if asked.settings.rate is None:
+            return
+        server = server_parameters(asked.settings.rate, Overhead[asked.settings.overhead])
         state = reading.stage_state(self._bottleneck)
         wire = counters.sent_bytes + counters.sent * int(server["overhead"])
-        self.rate.add(counters.clock_ns, wire, state.idle_starts, state.packets > 0)
+        asked.rate.add(counters.clock_ns, wire, state.idle_starts, state.packets > 0)
 
-    def report(self, reading: Reading, achieved: Direction) -> DirectionReport:
-        """Asked against achieved, from a snapshot."""
+    def report(self, reading: Reading, achieved: Direction, started_ns: int) -> DirectionReport:
+        """Asked against achieved, from a snapshot; `started_ns` is when the run began, on CLOCK_MONOTONIC."""
+        asked = self._in_force(achieved.updates)
+        waiting = self._asked.get(achieved.updates + 1)
         return direction_report(
-            self.name, self.settings.asked(), reading, achieved, self.live.pipeline.kinds, self.rate.bps
+            self.name,
+            asked.settings.asked(),
+            reading,
+            achieved,
+            self.live.pipeline.kinds,
+            asked.rate.bps,
+            started_ns=started_ns,
+            waiting=None if waiting is None else (waiting.at_ns, waiting.settings.asked()),
         )
 
 

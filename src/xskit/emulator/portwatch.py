@@ -29,6 +29,8 @@ class PortWatch:
         self._names = {spec: spec.name for spec in ports}
         self._mtus = {spec: port.mtu for spec, port in ports.items()}
         self._attached = dict.fromkeys(ports, True)
+        self.detached: list[str] = []
+        """A sentence for each port that lost its XDP program: what comes there passes the link by."""
 
     def __call__(self) -> str | None:
         """Look; returns why the run cannot go on, if it cannot."""
@@ -45,7 +47,8 @@ class PortWatch:
                 self._warn([f"port {spec}: {_about(port, seen.mtu)}"])
             if not attached and self._attached[spec]:
                 self._attached[spec] = False
-                self._warn([f"port {spec}: {_DETACHED}"])
+                self.detached.append(f"port {spec}: {_DETACHED}")
+                self._warn(self.detached)
         return None
 
 

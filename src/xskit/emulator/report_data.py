@@ -1,4 +1,4 @@
-"""What a report consists of: the run, its links, directions, ports and workers."""
+"""What a report consists of: the run, its links, directions, ports and workers. Each prints as the report shows it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ SCHEMA = "xskit.report/1"
 
 @dataclass
 class DirectionReport:
-    """One direction. `packets` and `bytes` balance: received + duplicated + injected = sent + dropped + in flight."""
+    """One direction. `packets` and `bytes` balance: received + duplicated + injected = sent + dropped + in flight.
+
+    `asked` and `achieved` count from the last update that took force, `since_update_ns` after the start, or from the
+    start if that is None. Everything else counts from the start. `update_waiting` is an update whose time has not
+    come: when that is, `at_ns` after the start, and what will be `asked` then.
+    """
 
     name: str
     asked: dict[str, Any]
@@ -18,7 +23,14 @@ class DirectionReport:
     stages: list[dict[str, Any]]
     packets: dict[str, Any]
     bytes: dict[str, Any]
-    lateness_ns: dict[str, float | None]
+    lateness_ns: dict[str, Any]
+    since_update_ns: int | None = None
+    update_waiting: dict[str, Any] | None = None
+
+    def __str__(self) -> str:
+        from xskit.emulator.report_text import direction_text
+
+        return direction_text(self)
 
 
 @dataclass
@@ -27,6 +39,11 @@ class LinkReport:
 
     name: str
     directions: list[DirectionReport]
+
+    def __str__(self) -> str:
+        from xskit.emulator.report_text import link_text
+
+        return link_text(self)
 
 
 @dataclass
@@ -41,6 +58,11 @@ class PortReport:
     chatter: int = 0
     why: list[str] = field(default_factory=list)
 
+    def __str__(self) -> str:
+        from xskit.emulator.report_text import port_text
+
+        return port_text(self)
+
 
 @dataclass
 class WorkerReport:
@@ -53,6 +75,11 @@ class WorkerReport:
     host_stalls: int
     host_stall_ns: int
     sleeps: int
+
+    def __str__(self) -> str:
+        from xskit.emulator.report_text import worker_text
+
+        return worker_text(self)
 
 
 @dataclass

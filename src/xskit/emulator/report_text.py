@@ -1,29 +1,112 @@
-"""A report for people: one table of asked against achieved, then what happened to the packets."""
+"""A report for people: one table of asked against achieved, then what happened to the packets.
+
+What is shown is known here by its attributes alone, so that the parts of a report can show themselves.
+"""
 
 from __future__ import annotations
 
 import io
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from xskit import units
-from xskit.emulator.report_data import DirectionReport, RunRecord
+
+__all__ = ["direction_text", "duration", "link_text", "port_text", "precise", "probability", "rate", "render",
+           "report_text", "worker_text"]  # fmt: skip
 
 
-def report_text(report: RunRecord, width: int = 110) -> str:
+class ShownDirection(Protocol):
+    """A DirectionReport."""
+
+    name: str
+    asked: dict[str, Any]
+    achieved: dict[str, Any]
+    packets: dict[str, Any]
+    lateness_ns: dict[str, Any]
+    since_update_ns: int | None
+    update_waiting: dict[str, Any] | None
+
+
+class ShownLink(Protocol):
+    """A LinkReport."""
+
+    name: str
+
+    @property
+    def directions(self) -> Sequence[ShownDirection]: ...
+
+
+class ShownPort(Protocol):
+    """A PortReport."""
+
+    name: str
+    xdp_mode: str
+    zero_copy: bool
+    queues: int
+    chatter: int
+
+    @property
+    def kernel(self) -> Mapping[str, int]: ...
+
+
+class ShownWorker(Protocol):
+    """A WorkerReport."""
+
+    cpu: int | None
+    mode: str
+    loops: int
+    busy: int
+    host_stalls: int
+    host_stall_ns: int
+
+
+class ShownRun(Protocol):
+    """A Report."""
+
+    valid: bool
+    invalid_because: list[str]
+    warnings: list[str]
+
+    @property
+    def links(self) -> Sequence[ShownLink]: ...
+
+    @property
+    def ports(self) -> Sequence[ShownPort]: ...
+
+    @property
+    def workers(self) -> Sequence[ShownWorker]: ...
+
+
+Ways = Sequence[tuple[str, ShownDirection]]
+"""Directions, each with the name of its link."""
+
+
+def report_text(report: ShownRun, width: int = 110) -> str:
     """The report as plain text."""
-    stream = io.StringIO()
-    Console(file=stream, width=width, color_system=None, legacy_windows=False).print(render(report))
-    return stream.getvalue().rstrip()
+    return _plain(render(report), width)
 
 
-def render(report: RunRecord) -> RenderableType:
+def link_text(link: ShownLink, width: int = 110) -> str:
+    """Both directions of a link as plain text, as the report of a run shows them."""
+    return _plain(Group(*_tables([(link.name, direction) for direction in link.directions])), width)
+
+
+def direction_text(direction: ShownDirection, width: int = 110) -> str:
+    """One direction as plain text, as the report of a run shows it."""
+    return _plain(Group(*_tables([("", direction)])), width)
+
+
+def render(report: ShownRun) -> RenderableType:
     """The report as something that rich prints."""
-    parts: list[RenderableType] = [_quality(report), _packets(report), _machine(report)]
-    parts += [Text(f"warning: {sentence}", style="yellow") for sentence in report.warnings]
+    parts = _tables([(link.name, direction) for link in report.links for direction in link.directions])
+    lines = [*map(port_text, report.ports), *map(worker_text, report.workers), *_remarks(report)]
+    parts.append(Text("\n".join(lines), style="dim"))
+    known = report.invalid_because  # need not be said twice
+    parts += [Text(f"warning: {sentence}", style="yellow") for sentence in report.warnings if sentence not in known]
     if report.valid:
         parts.append(Text("valid", style="bold green"))
     else:
@@ -31,11 +114,38 @@ def render(report: RunRecord) -> RenderableType:
     return Group(*parts)
 
 
-def _quality(report: RunRecord) -> Table:
+def _plain(shown: RenderableType, width: int) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=width, color_system=None, legacy_windows=False).print(shown)
+    return stream.getvalue().rstrip()
+
+
+def _tables(ways: Ways) -> list[RenderableType]:
+    parts: list[RenderableType] = [_quality(ways)]
+    if notes := _periods(ways):
+        parts.append(Text("\n".join(notes)))
+    return [*parts, _packets(ways)]
+
+
+def _periods(ways: Ways) -> list[str]:
+    """What the figures of the first table count from, where that is not the start."""
+    updated: dict[str, list[str]] = {}
+    notes = []
+    for name, way in ways:
+        place = f"{name} {way.name}".lstrip()
+        if way.since_update_ns is not None:
+            updated.setdefault(duration(way.since_update_ns), []).append(place)
+        if way.update_waiting is not None:
+            notes.append(f"{place}: an update waits for its time, {duration(way.update_waiting['at_ns'])}")
+    since = [f"{', '.join(places)}: asked and achieved since the update at {at}" for at, places in updated.items()]
+    return since + notes
+
+
+def _quality(ways: Ways) -> Table:
     table = Table(title="asked against achieved", title_justify="left")
     for name in ("link", "direction", "owd asked", "owd p50 / p99", "rate asked", "rate", "loss asked", "loss"):
         table.add_column(name, justify="left" if name in ("link", "direction") else "right", overflow="fold")
-    for name, direction in _directions(report):
+    for name, direction in ways:
         asked, achieved = direction.asked, direction.achieved
         owd = achieved["owd_ns"]
         table.add_row(
@@ -58,11 +168,12 @@ def _owd(asked: dict[str, Any]) -> str:
     return text
 
 
-def _packets(report: RunRecord) -> Table:
-    table = Table(title="packets", title_justify="left")
+def _packets(ways: Ways) -> Table:
+    updated = any(way.since_update_ns is not None for _, way in ways)
+    table = Table(title="packets and lateness, since the start" if updated else "packets", title_justify="left")
     for name in ("link", "direction", "received", "sent", "dropped", "in flight", "lateness p50 / p99 / p99.9 / max"):
         table.add_column(name, justify="left" if name in ("link", "direction", "dropped") else "right", overflow="fold")
-    for name, direction in _directions(report):
+    for name, direction in ways:
         packets, late = direction.packets, direction.lateness_ns
         dropped = ", ".join(f"{count} {cause}" for cause, count in packets["dropped"].items()) or "none"
         table.add_row(
@@ -77,27 +188,41 @@ def _packets(report: RunRecord) -> Table:
     return table
 
 
-def _machine(report: RunRecord) -> Text:
-    lines = []
-    for port in report.ports:
-        lost = ", ".join(f"{name} {value}" for name, value in port.kernel.items() if value)
-        chatter = f"; chatter: {port.chatter} dropped" if port.chatter else ""
-        copies = "zero copy" if port.zero_copy else "copy"
-        queues = "1 queue" if port.queues == 1 else f"{port.queues} queues"
-        lines.append(
-            f"port {port.name}: {port.xdp_mode}, {copies}, {queues}" + (f"; kernel: {lost}" if lost else "") + chatter
-        )
-    for worker in report.workers:
-        share = f"{worker.busy / worker.loops:.0%}" if worker.loops else "0%"
-        lines.append(
-            f"worker on CPU {worker.cpu}: {worker.mode}, {worker.loops} loops, {share} busy, "
-            f"{worker.host_stalls} host stalls ({duration(worker.host_stall_ns)} in all)"
-        )
-    return Text("\n".join(lines), style="dim")
+def port_text(port: ShownPort) -> str:
+    """A line about a port."""
+    lost = ", ".join(f"{name} {value}" for name, value in port.kernel.items() if value)
+    copies = "zero copy" if port.zero_copy else "copy"
+    queues = "1 queue" if port.queues == 1 else f"{port.queues} queues"
+    chatter = f"; chatter: {port.chatter} dropped" if port.chatter else ""
+    return f"port {port.name}: {port.xdp_mode}, {copies}, {queues}" + (f"; kernel: {lost}" if lost else "") + chatter
 
 
-def _directions(report: RunRecord) -> list[tuple[str, DirectionReport]]:
-    return [(link.name, direction) for link in report.links for direction in link.directions]
+def worker_text(worker: ShownWorker) -> str:
+    """A line about a worker."""
+    share = f"{worker.busy / worker.loops:.0%}" if worker.loops else "0%"
+    return (
+        f"worker on CPU {worker.cpu}: {worker.mode}, {worker.loops} loops, {share} busy, "
+        f"{worker.host_stalls} host stalls ({duration(worker.host_stall_ns)} in all)"
+    )
+
+
+def _remarks(report: ShownRun) -> list[str]:
+    """Of what nothing can be said: links without a packet, directions with few of them, all on time."""
+    silent = [link.name for link in report.links if not any(way.packets["received"] for way in link.directions)]
+    few = [
+        f"{link.name} {way.name} ({way.lateness_ns['packets']})"
+        for link in report.links
+        for way in link.directions
+        if _all_on_time_but_few(way.lateness_ns)
+    ]
+    remarks = [f"no packet came in: {', '.join(silent)}; nothing was measured"] if silent else []
+    if few:
+        remarks.append(f"too few packets to judge lateness: {', '.join(few)}; none was late")
+    return remarks
+
+
+def _all_on_time_but_few(late: Mapping[str, Any]) -> bool:
+    return late["judgement"] == "too few packets" and bool(late["packets"]) and not late["late"]
 
 
 def duration(value_ns: float | None) -> str:

@@ -10,6 +10,7 @@ from xskit.emulator.mistakes import CapacityError
 from xskit.emulator.settings import EngineSettings
 from xskit.emulator.sizing import MemoryPlan
 from xskit.errors import Setting, XskitError
+from xskit.units import apart
 
 __all__ = ["available_bytes", "check_room", "engine_words"]
 
@@ -40,7 +41,8 @@ def check_room(plan: MemoryPlan, engine: EngineSettings) -> None:
     if needed <= spare:
         return
     most = _rounded_down(int(spare * SHARE * plan.umem_bytes / plan.total_bytes))
-    has = f"{_about(needed)} of memory in all, and this machine has {_about(spare)} to spare"
+    takes, left = apart((needed, spare), _about, 1)
+    has = f"{takes} of memory in all, and this machine has {left} to spare"
     if engine.memory is not None:
         raise CapacityError(f"so much packet memory takes {has}", remedy=Setting("memory", most, "{} or less"))
     raise CapacityError(
@@ -60,8 +62,8 @@ def engine_words() -> Iterator[None]:
         raise
 
 
-def _about(size: int) -> str:
-    return f"{size / (1 << 30):.1f}GiB" if size >= 1 << 30 else f"{size / (1 << 20):.0f}MiB"
+def _about(size: float, digits: int) -> str:
+    return f"{size / (1 << 30):.{digits}f}GiB" if size >= 1 << 30 else f"{size / (1 << 20):.{digits - 1}f}MiB"
 
 
 def _rounded_down(size: int) -> str:

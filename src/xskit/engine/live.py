@@ -18,6 +18,9 @@ from xskit.engine.transmit import EGRESS_BYTES
 from xskit.memory import Arena, array_at, record_view, size_of
 from xskit.xsk.rings import Ring
 
+NO_LIMIT_NS = (1 << 63) - 1
+"""As a limit of lateness: no packet is ever late."""
+
 
 @dataclass(frozen=True)
 class ReceiveEnd:
@@ -85,6 +88,7 @@ class LiveDirection:
         stamped: bool = True,
         finish_checksums: bool = False,
         owd_base_ns: int = 0,
+        late_limit_ns: int = NO_LIMIT_NS,
     ) -> None:
         self.name = name
         self.frames = frames
@@ -123,6 +127,7 @@ class LiveDirection:
         direction.max_length, direction.max_frames = limits.max_length, limits.max_frames
         direction.rx_batch = self.records + batch
         direction.owd_base_ns = direction.coming_base_ns = owd_base_ns
+        direction.late_limit_ns = direction.earlier_limit_ns = direction.coming_limit_ns = late_limit_ns
         for number, end in enumerate(receive):
             queue = record_view(Ingress, self.records + ingress + number * INGRESS_BYTES)
             queue.rx, queue.fill, queue.fd, queue.kick = end.rx, end.fill, end.fd, int(end.zero_copy)

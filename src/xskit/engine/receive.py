@@ -39,6 +39,8 @@ INGRESS_RX = offset_of(Ingress, "rx")
 MEMORY_FULL = int(DropCause.MEMORY_FULL)
 SUPER_PACKET = int(DropCause.SUPER_PACKET)
 TOO_MANY_FRAGMENTS = int(DropCause.TOO_MANY_FRAGMENTS)
+UNADMITTED = (MEMORY_FULL, SUPER_PACKET, TOO_MANY_FRAGMENTS)
+"""Causes of drops in `admit`: such packets never meet a stage."""
 
 
 @inlined
@@ -144,6 +146,8 @@ def stamp(direction: Direction, count: int, now_ns: int) -> None:
         if time_ns < floor:
             counters.clamped += 1
             counters.clamped_ns = max(counters.clamped_ns, floor - time_ns)
+            if floor - time_ns > direction.late_limit_ns:
+                direction.moved_late += 1
             time_ns = floor
         floor = time_ns
         arrival.time_ns = time_ns

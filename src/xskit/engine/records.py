@@ -90,8 +90,13 @@ class Direction(Record):
     owd_base_ns: I64  # what the owd histogram counts from
     coming_base_ns: I64  # the same after the next update
     since_ns: I64  # only packets that arrived from here on are in the owd histogram
-    since_received: I64  # counters when that began
+    since_offered: I64  # packets offered to the stages when that began
     since_lost: I64
+    late_limit_ns: I64  # a packet whose lateness is above is late
+    earlier_limit_ns: I64  # the same for packets that arrived before since_ns
+    coming_limit_ns: I64  # the same after the next update
+    late: I64  # packets that left late, since the start
+    moved_late: I64  # packets whose arrival was moved by more than the limit, since the start
 
 
 class Worker(Record):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from xskit.engine.clock import monotonic_ns
-from xskit.engine.live import LiveDirection
+from xskit.engine.live import NO_LIMIT_NS, LiveDirection
 from xskit.engine.pipeline import Reading
 from xskit.engine.records import PIPELINES, SNAPSHOT, Direction, Worker
 from xskit.engine.stage import Stage
@@ -245,7 +245,13 @@ class WorkerThread:
         )
 
     def update(
-        self, direction: LiveDirection, stages: Sequence[Stage], effective_ns: int, *, owd_base_ns: int = 0
+        self,
+        direction: LiveDirection,
+        stages: Sequence[Stage],
+        effective_ns: int,
+        *,
+        owd_base_ns: int = 0,
+        late_limit_ns: int = NO_LIMIT_NS,
     ) -> None:
         """New parameters for a direction from a logical time on; returns when they are in force, or wait for it.
 
@@ -256,6 +262,7 @@ class WorkerThread:
         """
         with self._free_for_update(direction):
             direction.view.coming_base_ns = owd_base_ns
+            direction.view.coming_limit_ns = late_limit_ns
             direction.pipeline.stage_update(stages, effective_ns)
             direction.stages = list(stages)
             self._ask(PIPELINES)

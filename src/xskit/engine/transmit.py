@@ -125,10 +125,16 @@ def record_times(direction: Direction, leaving: Exit, first: int, taken: int, no
     """After sendto returned: how late each packet is, and how long it was inside."""
     for position in range(first, first + taken):
         entry = as_i64(leaving.entries + ((position & leaving.mask) << 4))
-        add(direction.lateness, now_ns - entry[0])
+        late_ns = now_ns - entry[0]
+        add(direction.lateness, late_ns)
         arrived_ns = packet_line(direction.table, entry[1] & 0xFFFF_FFFF).arrived_ns
+        limit_ns = direction.late_limit_ns
         if arrived_ns >= direction.since_ns:
             add(direction.owd, now_ns - arrived_ns - direction.owd_base_ns)
+        else:
+            limit_ns = direction.earlier_limit_ns
+        if late_ns > limit_ns:
+            direction.late += 1
 
 
 @inlined

@@ -14,7 +14,7 @@ from xskit.engine.fifo import count, fifo_at
 from xskit.engine.histogram import BUCKETS
 from xskit.engine.packets import INFINITE_NS, Counters, DropCause, counters_at
 from xskit.engine.pipe import pipe_at
-from xskit.engine.receive import INGRESS_BYTES, receive, refill, stamp
+from xskit.engine.receive import INGRESS_BYTES, UNADMITTED, receive, refill, stamp
 from xskit.engine.records import (
     ARRIVAL_BYTES,
     BATCH,
@@ -74,8 +74,14 @@ def measure_anew(direction: Direction, counters: Counters) -> None:
     direction.updates = counters.updates
     direction.since_ns = pipe_at(direction.block).effective_ns
     direction.owd_base_ns = direction.coming_base_ns
-    direction.since_received = counters.received
-    direction.since_lost = as_i64(counters.drops)[2 * LOSS]
+    direction.earlier_limit_ns = direction.late_limit_ns
+    direction.late_limit_ns = direction.coming_limit_ns
+    drops = as_i64(counters.drops)
+    offered = counters.received
+    for cause in UNADMITTED:
+        offered -= drops[2 * cause]
+    direction.since_offered = offered
+    direction.since_lost = drops[2 * LOSS]
     buckets = as_i64(direction.owd)
     for bucket in range(BUCKETS):
         buckets[bucket] = 0

@@ -25,11 +25,11 @@ from xskit.arguments import literal
 from xskit.emulator.emulator import Emulator, LinkSpec, PortSpec
 from xskit.emulator.link import LinkDirection
 from xskit.emulator.report import Report
-from xskit.emulator.report_data import LinkReport
 from xskit.emulator.settings import EngineSettings, link_settings, read
 from xskit.emulator.sizing import check_mtu
 from xskit.errors import DeviceError, UsageError, XskitError
 from xskit.lab.host import Host
+from xskit.lab.report import LabReport
 from xskit.lab.subnets import NETWORK, addresses, free_numbers
 from xskit.netconf.changes import (
     AddRoute,
@@ -304,9 +304,9 @@ class Lab:
 
     # -- ending ----------------------------------------------------------------------------------------------------
 
-    def report(self) -> list[LinkReport]:
-        """The reports of all links."""
-        return [report for link in self.links.values() for report in link.report().links]
+    def report(self) -> LabReport:
+        """The reports of all links: a list of LinkReport, `valid` when all of them are."""
+        return LabReport(link.report() for link in self.links.values())
 
     def close(self) -> None:
         """End all processes, stop the links, remove the hosts; twice is fine."""

@@ -1,0 +1,134 @@
+"""Whether a run counts, and a sentence for each reason why not.
+
+A run is invalid when more packets left late than chance explains, when packets were lost that the settings did not ask
+for, or when the books do not balance. Stalls of the host itself are counted apart, and excuse nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from xskit import units
+from xskit.emulator.report_data import DirectionReport, PortReport, RunRecord
+from xskit.emulator.significance import LATE_FRACTION, LATE_LEAST_NS, LATE_SHARE, improbable_loss, punctuality
+
+__all__ = ["judge"]
+
+_NOT_ASKED_FOR = {
+    "memory_full": "were dropped because packet memory ran out; {remedy}",
+    "tx_refused": "were refused by the kernel when they were to be sent",
+    "port_down": "were due while the port was down",
+    "super_packet": "were longer than the port can send; on the sender: ethtool -K INTERFACE tso off gso off",
+    "too_many_fragments": "had more fragments than a sent packet may have",
+}
+"""Drop causes that no setting asks for, and what became of such packets."""
+
+_KERNEL = {
+    "rx_dropped": "the kernel dropped {} packets before xskit saw them",
+    "rx_ring_full": "the kernel dropped {} packets before xskit saw them",
+    "rx_invalid_descs": "the kernel could not use {} frames that xskit put into FILL",
+    "tx_invalid_descs": "the kernel dropped {} descriptors that xskit put into TX",
+}
+"""Counters of XDP_STATISTICS that say that packets were lost, or frames."""
+
+
+def judge(
+    report: RunRecord,
+    *,
+    imbalances: int,
+    violations: int,
+    broken: Sequence[str],
+    remedy: str,
+    whole: bool = True,
+) -> None:
+    """Decide whether the run counts, and say why not; what cannot be decided becomes a warning.
+
+    Args:
+        report: gets `valid`, `invalid_because` and more `warnings`.
+        imbalances: how often the packet counts did not balance.
+        violations: frames that were not where they should have been.
+        broken: sentences about what ended the run, or should have.
+        remedy: what helps when packet memory ran out.
+        whole: the numbers of each worker are of one moment.
+    """
+    reasons = list(broken)
+    for link in report.links:
+        for direction in link.directions:
+            place = f"{link.name} {direction.name}"
+            reasons += _late(place, direction)
+            reasons += _lost(place, direction, remedy)
+            report.warnings += _undecided(place, direction)
+    for port in report.ports:
+        reasons += _kernel(port)
+    if imbalances:
+        reasons.append(f"the packet counts did not balance {imbalances} times")
+    if violations:
+        reasons.append(f"{violations} frames were not where they should have been")
+    if not whole:
+        report.warnings.append("a worker did not answer in time: the counts are of several moments")
+    report.invalid_because = reasons
+    report.valid = not reasons
+
+
+def _late(place: str, direction: DirectionReport) -> Iterator[str]:
+    """Of every packet it is known whether it left late, so the sentences count packets: no rounding can contradict."""
+    late = direction.lateness_ns
+    if late["judgement"] == "late":
+        yield f"{place}: {late['late']} of {late['packets']} packets left {_above(direction)} late ({_MAY})"
+    received = direction.packets["received"]
+    if punctuality(late["clamped_late"], received) == "late":
+        yield (
+            f"{place}: {late['clamped_late']} of {received} packets waited {_above(direction)} in the kernel before "
+            f"xskit saw them ({_MAY})"
+        )
+
+
+def _undecided(place: str, direction: DirectionReport) -> Iterator[str]:
+    late = direction.lateness_ns
+    if late["late"] and late["judgement"] == "too few packets":
+        yield (
+            f"{place}: too few packets to judge lateness ({late['packets']}): {late['late']} of them left "
+            f"{_above(direction)} late ({_MAY})"
+        )
+    if late["unstamped"]:
+        yield (
+            f"{place}: {late['unstamped']} of {direction.packets['received']} packets came without an arrival stamp: "
+            "how long they waited in the kernel is not known"
+        )
+
+
+_MAY = f"{LATE_SHARE:.0%} may"
+
+
+def _above(direction: DirectionReport) -> str:
+    """The limit of lateness in words; after an update several may have held."""
+    if direction.since_update_ns is not None:
+        return f"more than {LATE_FRACTION:.0%} of the owd ({_rounded_down(LATE_LEAST_NS)} at least)"
+    return f"more than {_rounded_down(direction.lateness_ns['limit'])}"
+
+
+def _rounded_down(value_ns: int) -> str:
+    """Three digits; what is more than a value is more than this, too."""
+    step: int = 10 ** max(len(str(value_ns)) - 3, 0)
+    return units.format_duration(value_ns // step * step)
+
+
+def _lost(place: str, direction: DirectionReport, remedy: str) -> Iterator[str]:
+    dropped = direction.packets["dropped"]
+    for cause, became in _NOT_ASKED_FOR.items():
+        if dropped.get(cause):
+            yield f"{place}: {dropped[cause]} packets {became.format(remedy=remedy)}"
+    asked: Any = direction.asked["loss"]
+    lost, offered = direction.achieved["loss_packets"]
+    if improbable_loss(lost, offered, asked):
+        yield (
+            f"{place}: the loss stage dropped {lost} of {offered} packets, which is not the loss of "
+            f"{units.format_probability(asked)} that was asked for"
+        )
+
+
+def _kernel(port: PortReport) -> Iterator[str]:
+    for counter, became in _KERNEL.items():
+        if port.kernel.get(counter):
+            yield f"port {port.name}: {became.format(port.kernel[counter])} ({counter})"

@@ -1,0 +1,74 @@
+"""What the counts of a run allow to say: whether packets left late, whether losses can be chance.
+
+A run is late when the 99th percentile of lateness is above a limit. Every packet is compared with the limit when it
+leaves, so what is left to judge is how many were above. For N independent packets that number is binomial, and "the
+lower 99 % confidence bound of the 99th percentile, by order statistics, is above the limit" means the same as "if 1 %
+of all packets were late, so many of N would be with a probability below 1 %" (David and Nagaraja, Order
+Statistics, 3rd ed., section 7.1). No assumption about the distribution is needed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+__all__ = ["Punctuality", "improbable_loss", "late_limit_ns", "punctuality"]
+
+LATE_FRACTION = 0.05
+"""Of the owd: a packet that leaves later than this is late ..."""
+LATE_LEAST_NS = 1_000_000
+"""... but only if that is more than this."""
+LATE_SHARE = 0.01
+"""More late packets than this make a run invalid ..."""
+LATE_ERROR = 0.01
+"""... where chance does that to a run that is just good enough with less than this probability."""
+
+ENOUGH = math.ceil(math.log(LATE_ERROR) / math.log1p(-LATE_SHARE))
+"""Packets of which none was late: with fewer nothing can be said (459)."""
+
+LOSS_ERROR = 1e-9
+"""Losses that chance brings about less often than this are not chance."""
+
+Punctuality = Literal["on time", "late", "too few packets"]
+
+
+def late_limit_ns(owd_ns: int) -> int:
+    """How late a packet may leave with this owd."""
+    return max(round(LATE_FRACTION * owd_ns), LATE_LEAST_NS)
+
+
+def punctuality(late: int, packets: int) -> Punctuality:
+    """Whether the 99th percentile of lateness is above the limit, if `late` of `packets` were.
+
+    "late" has an error rate below 1 % for independent packets. "too few packets": more than 1 % were late, but
+    that may be chance; or so few packets left that not even all of them on time would tell.
+    """
+    if late > LATE_SHARE * packets:
+        from scipy.special import betainc  # only here: its import takes longer than all the rest of a report
+
+        chance = float(betainc(late, packets - late + 1, LATE_SHARE))  # of at least so many
+        return "late" if chance < LATE_ERROR else "too few packets"
+    return "on time" if packets >= ENOUGH else "too few packets"
+
+
+def improbable_loss(lost: int, offered: int, asked: float) -> bool:
+    """Whether so many losses are practically impossible if each packet is lost with the probability `asked`.
+
+    By the bound of Chernoff and Hoeffding: the probability of a share at least as far off is at most
+    exp(-offered * D), with D the relative entropy of the share and `asked` (Hoeffding, Journal of the American
+    Statistical Association 58, 1963, theorem 1). It needs no special function.
+    """
+    if not offered:
+        return False
+    share = lost / offered
+    return offered * _relative_entropy(share, asked) > -math.log(LOSS_ERROR)
+
+
+def _relative_entropy(share: float, asked: float) -> float:
+    total = 0.0
+    for seen, expected in ((share, asked), (1 - share, 1 - asked)):
+        if seen > 0:
+            if expected <= 0:
+                return math.inf
+            total += seen * math.log(seen / expected)
+    return total
