@@ -1,4 +1,4 @@
-"""What a forked child must not keep: descriptors that hold a queue or a program for as long as anybody has them.
+"""What a forked child must not do: change what is its parent's, or keep descriptors that hold a queue or a program.
 
 A child that lives on would keep ports busy, and their packets redirected to nobody, after its parent has closed them.
 subprocess is no matter: all descriptors are close-on-exec.
@@ -11,7 +11,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-__all__ = ["not_inherited"]
+from xskit.errors import UsageError
+
+__all__ = ["not_inherited", "require_parent"]
 
 _Owner = TypeVar("_Owner")
 _owners: WeakKeyDictionary[Any, Callable[[Any], None]] = WeakKeyDictionary()
@@ -20,6 +22,16 @@ _owners: WeakKeyDictionary[Any, Callable[[Any], None]] = WeakKeyDictionary()
 def not_inherited(owner: _Owner, close: Callable[[_Owner], None]) -> None:
     """Call `close(owner)` in every child that is forked from now on; it may touch nothing that is the parent's."""
     _owners[owner] = close
+
+
+def require_parent(pid: int, what: str) -> None:
+    """Only the process `pid` may go on, not one that was forked from it; `what` is "the lab belongs to".
+
+    Raises:
+        UsageError: this is another process.
+    """
+    if os.getpid() != pid:
+        raise UsageError(f"{what} process {pid}, from which this one was forked")
 
 
 def _in_child() -> None:

@@ -204,11 +204,20 @@ with Lab() as lab:
     link = lab.link(lab.host("a"), lab.host("b"), owd="1ms")
     parent = os.getpid()
     if not (child := os.fork()):
-        try:
-            link.report()
-        except UsageError as error:
-            assert error.cause == f"the links run in process {parent}, from which this one was forked"
-            sys.exit(3)  # through all blocks
+        settings = link.forward.settings
+        refused = (
+            link.report, lambda: link.update(owd="2ms"), lambda: link.forward.update(loss="1%"), link.close,
+            link.emulator.close, link.emulator.wait,
+        )
+        for call in refused:
+            try:
+                call()
+            except UsageError as error:
+                assert error.cause == f"the links run in process {parent}, from which this one was forked"
+            else:
+                sys.exit(4)
+        assert link.forward.settings == settings
+        sys.exit(3)  # through all blocks
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
     assert lab.hosts["a"].run("true").returncode == 0
     assert link.report().links[0].directions[0].packets["received"] >= 0

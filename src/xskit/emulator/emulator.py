@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from xskit import arguments
+from xskit._fork import require_parent
 from xskit.emulator.cpus import CpuClaim
 from xskit.emulator.judge import judge
 from xskit.emulator.link import Link, LinkDirection
@@ -217,6 +218,7 @@ class Emulator:
                     max_length=sending.max_length,
                     horizon_ns=horizon_ns,
                     warn=self._warn,
+                    require_ours=self._require_ours,
                 )
             )
         return made
@@ -240,6 +242,7 @@ class Emulator:
 
     def wait(self, seconds: float | None = None) -> str | None:
         """Let it run; returns early, with the reason, when the run cannot go on."""
+        self._require_ours()
         assert self._monitor is not None, "the emulator was not started"
         self._monitor.wait(arguments.seconds("seconds", seconds))
         return self._monitor.failure
@@ -247,10 +250,11 @@ class Emulator:
     def close(self) -> Report | None:
         """Stop the workers, close the ports, give the memory back; returns the final report. Twice is fine.
 
-        In a process that was forked off there is nothing to stop: it has neither the workers nor the memory.
+        Raises:
+            UsageError: this process was forked from the one in which the links run.
         """
-        if os.getpid() != self._pid:
-            return self._last
+        if self._last is None:
+            self._require_ours()
         if self._monitor is not None and self._last is None:
             self._monitor.stop()
             for worker in self._workers:
@@ -272,7 +276,8 @@ class Emulator:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if os.getpid() == self._pid:  # a forked process that leaves the block stops nothing
+            self.close()
 
     # -- numbers ---------------------------------------------------------------------------------------------------
 
@@ -285,6 +290,9 @@ class Emulator:
         for link in self.links.values():
             for direction in link.directions:
                 direction.observe(by_live[id(direction.live)])
+
+    def _require_ours(self) -> None:
+        require_parent(self._pid, "the links run in")
 
     def _warn(self, sentences: Sequence[str]) -> None:
         """Log what the user should know though the run goes on, once, and keep it for the report."""
@@ -301,8 +309,7 @@ class Emulator:
         """
         if self._last is not None:
             return self._last
-        if os.getpid() != self._pid:
-            raise UsageError(f"the links run in process {self._pid}, from which this one was forked")
+        self._require_ours()
         if self._monitor is None:
             raise UsageError("the links do not run, so there is nothing to report")
         snapshots = [worker.snapshot() for worker in self._workers]

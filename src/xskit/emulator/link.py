@@ -79,6 +79,7 @@ class LinkDirection:
         max_length: int,
         horizon_ns: int,
         warn: Callable[[Sequence[str]], None],
+        require_ours: Callable[[], None],
     ) -> None:
         self.name = name
         self.settings = settings
@@ -91,6 +92,7 @@ class LinkDirection:
         self._max_length = max_length
         self._horizon_ns = horizon_ns
         self._warn = warn
+        self._require_ours = require_ours
         self._arrivals = Arrivals()
         self._arrivals.add(monotonic_ns(), 0, 0)
         self._worker: WorkerThread | None = None
@@ -118,13 +120,15 @@ class LinkDirection:
         Raises:
             SettingsError: an unknown key or an impossible value.
             CapacityError: the memory was not planned for that much in flight; the error carries the number.
-            UsageError: the link is not running, or `at_ns` is more than an hour ahead.
+            UsageError: the link is not running, or not in this process but in the one from which it was forked, or
+                `at_ns` is more than an hour ahead.
         """
         when_ns = moment(at_ns)
         self.apply(self.checked(changes), when_ns)
 
     def checked(self, changes: Mapping[str, Any]) -> DirectionSettings:
         """The settings after these changes; raises what `update` does, and changes nothing."""
+        self._require_ours()
         settings = self.settings.changed(changes)
         check_capacity(self.live.name, self.settings, settings, self._plan, self._number, self._max_length)
         if settings.order == "free" and settings.longest_owd_ns > self._horizon_ns:

@@ -9,6 +9,7 @@ from typing import Any
 
 from xskit.errors import UsageError
 from xskit.netconf.changes import StartedProcess
+from xskit.netconf.commands import expect_children, start
 from xskit.netconf.journal import Journal
 from xskit.netconf.namespaces import inside
 
@@ -32,6 +33,7 @@ class Host:
         self.addresses: list[str] = []
         self.interfaces: list[str] = []
         self._journal = journal
+        expect_children(journal)
         self._names = names
 
     @property
@@ -46,7 +48,7 @@ class Host:
         return self.addresses[0]
 
     def spawn(self, *argv: str, **options: Any) -> subprocess.Popen[Any]:
-        """Start a command on this host; it is ended with the lab at the latest.
+        """Start a command on this host; it is ended with the lab at the latest, also where a forked process started it.
 
         Args:
             argv: the command and its arguments; the names of the lab's hosts are in its /etc/hosts.
@@ -56,7 +58,7 @@ class Host:
             UsageError: there is no such command, or it cannot be executed.
         """
         change = StartedProcess(list(argv), self.namespace, dict(self._names), options=options)
-        self._journal.apply(change)
+        start(self._journal, change)
         assert change.process is not None
         return change.process
 

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
+from xskit._fork import require_parent
 from xskit.arguments import literal
 from xskit.emulator.emulator import Emulator, LinkSpec, PortSpec
 from xskit.emulator.link import LinkDirection
@@ -100,12 +101,19 @@ class LabLink:
         return self.emulator.report()
 
     def close(self) -> Report | None:
-        """Stop this link; what is inside is lost. Returns the final report."""
+        """Stop this link; what is inside is lost. Returns the final report.
+
+        Raises:
+            UsageError: this process was forked from the one in which it runs.
+        """
         return self.emulator.close()
 
 
 class Lab:
     """Hosts and links of one experiment; a context manager that takes everything back.
+
+    A process that was forked from the one that made it can start commands on its hosts and be `inside` them, and change
+    nothing: it gets a UsageError.
 
     One that nobody uses any more, nor any of its hosts and links, is closed with a ResourceWarning.
 
@@ -130,6 +138,7 @@ class Lab:
         self.links: dict[str, LabLink] = {}
         self._names: dict[str, str] = {}
         self._on_compile = on_compile
+        self._pid = os.getpid()
         self._tag = f"xk{os.getpid():x}x{next(_numbers)}"
         self._room: str | None = None
         self._machine: Host | None = None
@@ -148,6 +157,7 @@ class Lab:
         Raises:
             UsageError: there is one of this name, or it is no name.
         """
+        self._require_ours()
         self._check_name(name)
         namespace = self._namespace(name)
         self._no_ipv6(namespace, "all", "default")
@@ -162,11 +172,15 @@ class Lab:
         Raises:
             UsageError: it is in the lab already, or there is a host of this name.
         """
+        self._require_ours()
         self._check_name(name)
         if self._machine is not None:
             raise UsageError(f"this machine is in the lab already, as {self._machine.name}")
         self._machine = self.hosts[name] = Host(name, None, self._journal, self._names, self)
         return self._machine
+
+    def _require_ours(self) -> None:
+        require_parent(self._pid, "the lab belongs to")
 
     def _check_name(self, name: str) -> None:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -201,6 +215,7 @@ class Lab:
             UsageError: there is a link of this name, or both ends are the same host.
             DeviceError: no subnet is free on this machine.
         """
+        self._require_ours()
         for host in (first, second):
             if not isinstance(host, Host):
                 raise UsageError(f"a link joins two hosts, as Lab.host() gives them, not {literal(host)}")
@@ -309,7 +324,12 @@ class Lab:
         return LabReport(link.report() for link in self.links.values())
 
     def close(self) -> None:
-        """End all processes, stop the links, remove the hosts; twice is fine."""
+        """End all processes, stop the links, remove the hosts; twice is fine.
+
+        Raises:
+            UsageError: this process was forked from the one whose lab it is.
+        """
+        self._require_ours()
         self._forgotten.detach()
         self._stack.close()
 
@@ -319,7 +339,8 @@ class Lab:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if os.getpid() == self._pid:  # a forked process that leaves the block leaves the lab as it is
+            self.close()
 
 
 def _forgotten(stack: contextlib.ExitStack, tag: str, pid: int) -> None:

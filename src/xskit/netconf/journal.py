@@ -17,11 +17,12 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from xskit._fork import require_parent
 from xskit.errors import DeviceError, KernelError, XskitError
 from xskit.netconf.changes.base import Change, Fate, Restored
 from xskit.netconf.ending import changing
@@ -41,7 +42,8 @@ class Journal:
     """What this process changed. A context manager; at the latest the interpreter's exit, or a signal that
     ends the process, puts it back.
 
-    Threads may share it. A forked child never restores what its parent changed.
+    Threads may share it. A forked child neither restores what its parent changed nor
+    changes more.
     """
 
     def __init__(self) -> None:
@@ -68,6 +70,15 @@ class Journal:
         self.close()
 
     @property
+    def is_ours(self) -> bool:
+        """Whether this process may write it; one that was forked off may not."""
+        return os.getpid() == self._pid
+
+    def at_home(self) -> AbstractContextManager[None]:
+        """In the block the calling thread is in the namespace in which the journal was opened."""
+        return inside(self._home)
+
+    @property
     def pending(self) -> list[Change]:
         """The changes that are in force, oldest first."""
         return list(self._pending.values())
@@ -80,8 +91,10 @@ class Journal:
         Raises:
             DeviceError: what is to be made is there already.
             KernelError: the journal cannot be written (nothing was changed), or the kernel refused.
+            UsageError: the journal is that of the process from which this one was forked.
             XskitError: as the change says.
         """
+        self._require_ours()
         if self._home < 0:
             raise XskitError("the journal is closed")
         with changing(self), self._lock, inside(self._home):
@@ -102,7 +115,12 @@ class Journal:
             return True
 
     def undo(self, change: Change) -> Restored:
-        """Put this one change back, before the others."""
+        """Put this one change back, before the others.
+
+        Raises:
+            UsageError: the journal is that of the process from which this one was forked.
+        """
+        self._require_ours()
         with changing(self), self._lock:
             for number, pending in self._pending.items():
                 if pending is change:
@@ -114,7 +132,7 @@ class Journal:
 
         Ctrl-C does not stop it either; it is raised afterwards.
         """
-        if os.getpid() != self._pid or self._home < 0:
+        if not self.is_ours or self._home < 0:
             return []
         interrupts: list[BaseException] = []
         with changing(self), self._lock:
@@ -129,7 +147,7 @@ class Journal:
 
     def restore_for_good(self) -> None:
         """Put everything back because this process ends now: a thread that wants to change more waits for that."""
-        if os.getpid() == self._pid:
+        if self.is_ours:
             self._lock.acquire()
             self.restore()
 
@@ -147,6 +165,9 @@ class Journal:
         failed = [str(fate) for fate in fates if fate.fate is Fate.FAILED]
         if failed:
             raise XskitError("; ".join(failed), remedy="xskit restore")
+
+    def _require_ours(self) -> None:
+        require_parent(self._pid, "the changes to this machine are those of")
 
     def _release(self) -> None:
         if self._home >= 0:

@@ -33,7 +33,10 @@ from xskit.netconf import _libc
 from xskit.netconf.namespaces import Namespace, inside
 from xskit.netconf.privileges import require
 
-__all__ = ["spawn_in"]
+__all__ = ["SPAWNER", "spawn_in"]
+
+SPAWNER = "xskit-spawn"
+"""The name of the short-lived thread."""
 
 _HOSTS = "/etc/hosts"
 # Daemons that answer for /etc/hosts on behalf of glibc, and read the machine's file, not ours.
@@ -75,7 +78,7 @@ def spawn_in(
         except BaseException as error:
             outcome.append(error)
 
-    thread = threading.Thread(target=start, name="xskit-spawn")
+    thread = threading.Thread(target=start, name=SPAWNER)
     thread.start()
     thread.join()
     match outcome[0]:
