@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, get_type_hints
 
 import numpy as np
 
+from xskit import libc
 from xskit.errors import KernelError
 from xskit.jit import record_pointer
 
@@ -120,12 +121,6 @@ def array_at(address: int, count: int, dtype: Any) -> np.ndarray[Any, Any]:
     return np.frombuffer(raw, dtype=kind, count=count)
 
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-_libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
 
@@ -135,16 +130,15 @@ def map_memory(size: int, flags: int, fd: int = -1, offset: int = 0) -> int:
     Raises:
         OSError: as mmap(2) says.
     """
-    address = _libc.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, fd, offset)
+    address = libc.shared.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, fd, offset)
     if address in (None, _MAP_FAILED):
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
+        raise libc.failure()
     return int(address)
 
 
 def unmap_memory(address: int, size: int) -> None:
     """munmap(2)."""
-    _libc.munmap(address, size)
+    libc.shared.munmap(address, size)
 
 
 class Region:
@@ -179,10 +173,10 @@ class Region:
         except OSError as error:
             raise _no_memory(self.size, error, hugetlb) from error
         if huge and not hugetlb:
-            _libc.madvise(self.address, self.size, mmap.MADV_HUGEPAGE)
+            libc.shared.madvise(self.address, self.size, mmap.MADV_HUGEPAGE)
         self._pid = 0 if shared_with_children else os.getpid()
         if not shared_with_children:
-            _libc.madvise(self.address, self.size, mmap.MADV_DONTFORK)
+            libc.shared.madvise(self.address, self.size, mmap.MADV_DONTFORK)
         if populate:
             try:
                 self._populate()
@@ -194,11 +188,10 @@ class Region:
         step = 64 << 20
         for offset in range(0, self.size, step):
             length = min(step, self.size - offset)
-            if _libc.madvise(self.address + offset, length, MADV_POPULATE_WRITE) == 0:
+            if libc.shared.madvise(self.address + offset, length, MADV_POPULATE_WRITE) == 0:
                 continue
-            code = ctypes.get_errno()
-            if code != errno.EINVAL:
-                raise OSError(code, os.strerror(code))
+            if ctypes.get_errno() != errno.EINVAL:
+                raise libc.failure()
             ctypes.memset(self.address + offset, 0, length)  # before Linux 5.14
 
     @property

@@ -107,7 +107,7 @@ def test_the_program_has_room_for_queues_that_come_with_it(monkeypatch: pytest.M
     class Attached(Exception):  # noqa: N818
         pass
 
-    def make(ifindex: int, entries: int, mode: str) -> None:
+    def make(ifindex: int, entries: int, mode: str, *, drop_chatter: bool) -> None:
         raise Attached(entries)
 
     facts = SimpleNamespace(loopback=False, carrier=True, index=7, rx_queues=queues)

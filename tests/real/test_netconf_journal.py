@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from xskit import libc
 from xskit.errors import KernelError
-from xskit.netconf import _libc
 from xskit.netconf.changes import CreateNamespace, Fate, SetMtu
 from xskit.netconf.journal import Journal, restore_dead
 from xskit.netconf.namespaces import Namespace, create_namespace, inside, names, remove_namespace
@@ -200,7 +200,7 @@ def apply_many(journal: Journal) -> None:
 def test_full_disk(run):
     """On a tmpfs of four pages, really full: nothing is changed; and what was changed before is put back."""
     run.mkdir()
-    _libc.mount("none", str(run), "tmpfs", 0)
+    libc.mount("none", str(run), "tmpfs", 0)
     try:
         subprocess.run(["mount", "-o", "remount,size=16k", str(run)], check=True)
         with Journal.open() as journal:
@@ -220,5 +220,5 @@ def test_full_disk(run):
             assert {name for name in names() if name.startswith(PREFIX)} == ours
         assert sorted(entry.name for entry in run.iterdir()) == ["filler"]
     finally:
-        _libc.umount(str(run))
+        libc.umount(str(run))
     assert left() == []

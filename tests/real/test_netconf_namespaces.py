@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from xskit import libc
 from xskit.errors import DeviceError
-from xskit.netconf import _libc
 from xskit.netconf.changes import CreateNamespace, Fate
 from xskit.netconf.journal import Journal
 from xskit.netconf.namespaces import (
@@ -158,9 +158,9 @@ def test_making_one_leaves_the_thread_at_home_even_if_it_fails(monkeypatch):
 
     create_namespace(NAME)
     remove_namespace(NAME)
-    real = _libc.mount
+    real = libc.mount
     monkeypatch.setattr(
-        _libc, "mount", lambda source, *rest: refuse() if "thread-self" in source else real(source, *rest)
+        libc, "mount", lambda source, *rest: refuse() if "thread-self" in source else real(source, *rest)
     )
     with pytest.raises(Exception, match=f"the network namespace {NAME} cannot be made: No space left on device"):
         create_namespace(NAME)

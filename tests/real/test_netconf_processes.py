@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from xskit import libc
 from xskit.errors import KernelError, UsageError
-from xskit.netconf import _libc, pids, processes
+from xskit.netconf import pids, processes
 from xskit.netconf.changes import CreateNamespace, Fate, StartedProcess
 from xskit.netconf.journal import Journal
 from xskit.netconf.namespaces import MissingError, identity
@@ -128,14 +129,14 @@ def test_a_name_daemon_is_not_asked(monkeypatch, tmp_path):
 
 @pytest.mark.usefixtures("journal")
 def test_where_sys_cannot_be_mounted_the_command_still_runs(monkeypatch):
-    real = _libc.mount
+    real = libc.mount
 
     def mount(source, target, kind, flags):
         if kind == "sysfs":
             raise PermissionError(1, "Operation not permitted")
         real(source, target, kind, flags)
 
-    monkeypatch.setattr(_libc, "mount", mount)
+    monkeypatch.setattr(libc, "mount", mount)
     assert output("getent", "hosts", "peer", hosts={"peer": "10.99.0.2"}).split() == ["10.99.0.2", "peer"]
 
 

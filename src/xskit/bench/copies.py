@@ -9,7 +9,6 @@ The probes' own file of hits needs no reading of the trace.
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,14 +16,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from xskit import libc
+
 __all__ = ["RECEIVING", "SENDING", "CopyCount"]
 
 TRACING = Path("/sys/kernel/tracing")
 SENDING = ("skb_store_bits", "__pskb_pull_tail")
 RECEIVING = ("__xsk_rcv",)
 _GROUP = f"xk{os.getpid()}"
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class CopyCount:
@@ -89,6 +88,4 @@ def _say(line: str) -> None:
 
 def _mount() -> None:
     """tracefs, where it belongs. Raises OSError."""
-    if _libc.mount(b"tracefs", str(TRACING).encode(), b"tracefs", 0, None) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
+    libc.mount("tracefs", str(TRACING), "tracefs", 0)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from xskit import libc
 from xskit.bench.ends import End
 from xskit.bench.loops.modes import run_forward, run_l2fwd, run_latency, run_loss, run_rxdrop, run_txonly
 from xskit.bench.loops.records import HALT, STOP, BenchWorker
@@ -65,10 +66,7 @@ class _Look:
 _LOOKS = 10
 _FOR_EVER = 1 << 62
 _POLLIN, _POLLOUT = 1, 4
-_TIMER_SLACK = 29  # PR_SET_TIMERSLACK
 _CAPABILITY_VERSION_3 = 0x20080522
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class LoopThread:
@@ -225,7 +223,7 @@ class LoopThread:
             self._failure = failure
 
     def _prepare_thread(self) -> None:
-        _libc.prctl(_TIMER_SLACK, 1, 0, 0, 0)
+        libc.prctl(libc.PR_SET_TIMERSLACK, 1)
         pin(self.cpu)
         if self._priority:
             try:
@@ -279,5 +277,5 @@ def drop_capabilities() -> None:
     """The calling thread gives up all capabilities (capset(2)); what it has opened goes on working."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     nothing = (ctypes.c_uint32 * 6)()
-    if _libc.capset(header, nothing) != 0:
-        raise KernelError(f"capabilities cannot be given up: {os.strerror(ctypes.get_errno())}")
+    if libc.shared.capset(header, nothing) != 0:
+        raise KernelError(f"capabilities cannot be given up: {libc.failure().strerror}")

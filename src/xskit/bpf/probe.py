@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
-from enum import Enum
 from functools import cache
 
 from xskit.abi.bpf import AttachType, MapType, ProgramType
@@ -13,13 +11,14 @@ from xskit.bpf.asm import Assembler
 from xskit.bpf.errors import BpfError
 from xskit.bpf.map import Map, MapSpec
 from xskit.bpf.program import Program, ProgramSpec
-from xskit.errors import PrivilegeError, XskitError
+from xskit.bpf.support import KernelFeature, Support, tried
+from xskit.errors import PrivilegeError
 
-__all__ = ["BpfFeature", "Support", "available", "probe", "probe_all"]
+__all__ = ["BpfFeature", "available", "probe", "probe_all"]
 
 
-class BpfFeature(Enum):
-    """A feature: (what it is, the kernel that brought it)."""
+class BpfFeature(KernelFeature):
+    """What `probe` can try."""
 
     MAPS = ("BPF maps (array, per-CPU array, hash)", "4.6")
     LPM_TRIE = ("longest-prefix-match maps", "4.11")
@@ -28,24 +27,6 @@ class BpfFeature(Enum):
     XDP_FRAGS = ("XDP programs for multi-buffer packets", "5.18")
     LINK = ("bpf_link", "5.7")
     TCX = ("tc programs attached by bpf_link (tcx)", "6.6")
-
-    @property
-    def title(self) -> str:
-        return self.value[0]
-
-    @property
-    def since(self) -> str:
-        return self.value[1]
-
-
-@dataclass(frozen=True, slots=True)
-class Support:
-    """Whether the kernel has a feature; `available` is None when this process has not the rights to find out."""
-
-    feature: BpfFeature
-    available: bool | None
-    detail: str
-    """Why not, in a sentence; empty when it is there."""
 
 
 def available(feature: BpfFeature) -> bool:
@@ -61,13 +42,7 @@ def probe_all() -> list[Support]:
 @cache
 def probe(feature: BpfFeature) -> Support:
     """Try one feature: nothing stays behind, and no interface is touched."""
-    try:
-        _TRIALS[feature]()
-    except PrivilegeError as error:
-        return Support(feature, None, error.cause)
-    except XskitError as error:
-        return Support(feature, False, error.cause)
-    return Support(feature, True, "")
+    return tried(feature, _TRIALS[feature])
 
 
 def _try_maps() -> None:

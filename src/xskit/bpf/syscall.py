@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import os
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from xskit import libc
 from xskit.abi.bpf import NAME_BYTES, SYSCALL_NUMBER, AttachType, BpfCommand, MapType, ProgramType, TestRunFlag
 
 __all__ = [
@@ -42,18 +42,17 @@ BpfCall: TypeAlias = Callable[[BpfCommand, bytearray], int]
 """bpf(command, attr): the result, or OSError.  The kernel answers some commands by writing into attr."""
 
 _LOG_BYTES = 1 << 20
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.syscall.restype = ctypes.c_long
 
 
 def _kernel(command: BpfCommand, attr: bytearray) -> int:
     if SYSCALL_NUMBER is None:
         raise OSError(errno.ENOSYS, "xskit does not know the number of bpf(2) on this machine")
     buffer = (ctypes.c_char * len(attr)).from_buffer(attr)
-    result = int(_libc.syscall(ctypes.c_long(SYSCALL_NUMBER), ctypes.c_int(command), buffer, ctypes.c_uint(len(attr))))
+    result = int(
+        libc.shared.syscall(ctypes.c_long(SYSCALL_NUMBER), ctypes.c_int(command), buffer, ctypes.c_uint(len(attr)))
+    )
     if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+        raise libc.failure()
     return result
 
 

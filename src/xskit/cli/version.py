@@ -60,10 +60,9 @@ def _library(name: str) -> str | None:
 
 
 def _features() -> list[dict[str, Any]]:
-    from xskit.bpf.probe import Support, probe_all
-    from xskit.xsk.probe import SocketSupport, probe_sockets
+    from xskit.bpf.probe import probe_all
+    from xskit.xsk.probe import probe_sockets
 
-    everything: list[Support | SocketSupport] = [*probe_all(), *probe_sockets()]
     return [
         {
             "name": found.feature.name.lower(),
@@ -72,7 +71,7 @@ def _features() -> list[dict[str, Any]]:
             "available": found.available,
             "detail": found.detail,
         }
-        for found in everything
+        for found in (*probe_all(), *probe_sockets())
     ]
 
 

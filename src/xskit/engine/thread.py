@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from xskit import libc
 from xskit.engine.clock import monotonic_ns
 from xskit.engine.live import NO_LIMIT_NS, LiveDirection
 from xskit.engine.pipeline import Reading
@@ -26,11 +27,8 @@ from xskit.netconf.signals import no_signals
 
 _FOR_EVER = 1 << 62
 _POLLIN = 1
-_PR_SET_TIMERSLACK = 29
 _NICE = -19
 _ANSWER_SECONDS = 2.0
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
@@ -144,7 +142,7 @@ class WorkerThread:
         except OSError as error:  # the CPU went offline, or was taken from this process
             self.failure = f"it cannot run on CPU {self.cpu}: {error.strerror}"
             return
-        _libc.prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
+        libc.prctl(libc.PR_SET_TIMERSLACK, 1)
         with contextlib.suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
         run_worker(self.address, _FOR_EVER)

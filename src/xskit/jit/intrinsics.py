@@ -15,6 +15,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from xskit import libc
 from xskit.jit.compilation import DISABLED, by_pointer, compiled
 
 MASK64 = 0xFFFF_FFFF_FFFF_FFFF
@@ -215,9 +216,7 @@ else:
         return lambda address: _Pointer(address, fields)
 
     def external(name: str, returns: str, *arguments: str) -> Any:
-        function = getattr(ctypes.CDLL(None, use_errno=True), name)
-        function.restype = getattr(ctypes, "c_" + returns)
-        function.argtypes = [getattr(ctypes, "c_" + argument) for argument in arguments]
+        function = libc.external(name, returns, *arguments)
         return lambda *values: function(*map(int, values))
 
     def last_errno() -> int:

@@ -16,10 +16,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from xskit import arguments
+from xskit import arguments, libc
 from xskit.abi.mount import CLONE_NEWNET, MNT_DETACH, MS_BIND, MS_REC, MS_SHARED
 from xskit.errors import DeviceError, KernelError, UsageError
-from xskit.netconf import _libc
 from xskit.netconf.names import shown
 from xskit.netconf.privileges import require
 
@@ -124,7 +123,7 @@ def inside(namespace: Namespace | str | Path | int | None) -> Iterator[None]:
         try:
             yield
         finally:
-            _libc.setns(home, CLONE_NEWNET)
+            libc.setns(home, CLONE_NEWNET)
     finally:
         os.close(home)
         if not isinstance(namespace, int):
@@ -150,11 +149,11 @@ def create_namespace(name: str) -> Namespace:
         home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.close(os.open(namespace.path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o444))
-            _libc.unshare(CLONE_NEWNET)
+            libc.unshare(CLONE_NEWNET)
             try:
-                _libc.mount(OWN, str(namespace.path), "none", MS_BIND)
+                libc.mount(OWN, str(namespace.path), "none", MS_BIND)
             finally:
-                _libc.setns(home, CLONE_NEWNET)
+                libc.setns(home, CLONE_NEWNET)
         except OSError as error:
             with suppress(OSError):
                 namespace.path.unlink()
@@ -187,7 +186,7 @@ def remove_namespace(name: str) -> bool:
 def _unmount(path: Path) -> bool:
     """Take the upmost mount away; False if there is none."""
     try:
-        _libc.umount(str(path), MNT_DETACH)
+        libc.umount(str(path), MNT_DETACH)
     except OSError as error:
         if error.errno == errno.EINVAL:  # a plain file
             return False
@@ -228,7 +227,7 @@ def _missing(path: Path) -> MissingError:
 
 def _enter(fd: int) -> None:
     try:
-        _libc.setns(fd, CLONE_NEWNET)
+        libc.setns(fd, CLONE_NEWNET)
     except OSError as error:
         if error.errno == errno.EPERM:
             require("CAP_SYS_ADMIN", "entering a network namespace")
@@ -257,11 +256,11 @@ def _locked_folder() -> Iterator[None]:
 def _share_folder() -> None:
     try:
         try:
-            _libc.mount("", str(FOLDER), "none", MS_SHARED | MS_REC)
+            libc.mount("", str(FOLDER), "none", MS_SHARED | MS_REC)
         except OSError as error:
             if error.errno != errno.EINVAL:  # EINVAL: not a mount point yet
                 raise
-            _libc.mount(str(FOLDER), str(FOLDER), "none", MS_BIND | MS_REC)
-            _libc.mount("", str(FOLDER), "none", MS_SHARED | MS_REC)
+            libc.mount(str(FOLDER), str(FOLDER), "none", MS_BIND | MS_REC)
+            libc.mount("", str(FOLDER), "none", MS_SHARED | MS_REC)
     except OSError as error:
         raise KernelError(f"{FOLDER} cannot be made a shared mount: {error.strerror}") from error

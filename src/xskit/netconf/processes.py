@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from xskit import libc
 from xskit.abi.mount import (
     CLONE_NEWNS,
     MNT_DETACH,
@@ -29,7 +30,6 @@ from xskit.abi.mount import (
     MS_SLAVE,
 )
 from xskit.errors import KernelError, UsageError
-from xskit.netconf import _libc
 from xskit.netconf.namespaces import Namespace, inside
 from xskit.netconf.privileges import require
 
@@ -95,8 +95,8 @@ def spawn_in(
 def _separate_mounts(hosts: Mapping[str, str]) -> None:
     """The calling thread's own view of /sys and /etc/hosts. There is no way back: the thread must end."""
     try:
-        _libc.unshare(CLONE_NEWNS)
-        _libc.mount("none", "/", "none", MS_REC | MS_SLAVE)  # what is mounted here is not seen elsewhere
+        libc.unshare(CLONE_NEWNS)
+        libc.mount("none", "/", "none", MS_REC | MS_SLAVE)  # what is mounted here is not seen elsewhere
         if hosts:
             _extend_hosts(hosts)
     except OSError as error:
@@ -112,18 +112,18 @@ def _extend_hosts(hosts: Mapping[str, str]) -> None:
         raise KernelError(f"there is no {_HOSTS} to add {' and '.join(hosts)} to", remedy=f"touch {_HOSTS}") from error
     lines = "".join(f"{address}\t{name}\n" for name, address in hosts.items())
     # A tmpfs that lies over /sys for a moment: the file is never seen outside, and dies with its last bind mount.
-    _libc.mount("none", "/sys", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    libc.mount("none", "/sys", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     try:
         file = Path("/sys/hosts")
         file.write_bytes(lines.encode() + content)
         file.chmod(0o644)
-        _libc.mount(str(file), _HOSTS, "none", MS_BIND)
+        libc.mount(str(file), _HOSTS, "none", MS_BIND)
     finally:
-        _libc.umount("/sys", MNT_DETACH)
+        libc.umount("/sys", MNT_DETACH)
     for daemon in _NAME_DAEMONS:
         with suppress(OSError):
             if stat.S_ISSOCK(os.stat(daemon).st_mode):
-                _libc.mount("/dev/null", daemon, "none", MS_BIND)  # glibc finds nobody there and reads the file
+                libc.mount("/dev/null", daemon, "none", MS_BIND)  # glibc finds nobody there and reads the file
 
 
 def _mount_sys() -> None:
@@ -131,10 +131,10 @@ def _mount_sys() -> None:
     flags = MS_RDONLY if os.statvfs("/sys").f_flag & os.ST_RDONLY else 0
     kept = [(point, os.open(point, os.O_PATH | os.O_CLOEXEC)) for point in _mounts_under("/sys")]
     try:
-        _libc.mount("none", "/sys", "sysfs", flags | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        libc.mount("none", "/sys", "sysfs", flags | MS_NOSUID | MS_NODEV | MS_NOEXEC)
         for point, fd in kept:
             with suppress(OSError):
-                _libc.mount(f"/proc/thread-self/fd/{fd}", point, "none", MS_BIND | MS_REC)
+                libc.mount(f"/proc/thread-self/fd/{fd}", point, "none", MS_BIND | MS_REC)
     finally:
         for _, fd in kept:
             os.close(fd)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 from collections.abc import Callable
 
-__all__ = ["dying_with_us"]
+from xskit import libc
 
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
+__all__ = ["dying_with_us"]
 
 
 def dying_with_us() -> Callable[[], None]:
@@ -18,7 +16,7 @@ def dying_with_us() -> Callable[[], None]:
     parent = os.getpid()
 
     def prepare() -> None:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it ended before we said so
             os._exit(1)
 

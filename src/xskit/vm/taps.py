@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from xskit.abi.mount import CLONE_NEWNET
-from xskit.netconf._libc import unshare
+from xskit.libc import unshare
 from xskit.netconf.interfaces import control_socket, index, set_up
 from xskit.vm.errors import GuestError
 

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Self
 
+from xskit import libc
 from xskit.abi.xdp import SOL_XDP, MmapOffsets, PageOffset, RingOffsets, SocketOption
 from xskit.memory import Region, map_memory, offset_of, record_view, size_of, unmap_memory
 from xskit.xsk.errors import Call, explain
@@ -27,9 +28,6 @@ ADDRESS_BYTES = 8
 
 _LOCAL = offset_of(Ring, "local") // 8
 _REMOTE = offset_of(Ring, "remote") // 8
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 _ORDERED = platform.machine() in ("x86_64", "AMD64")
 _lock = threading.Lock()
@@ -88,7 +86,7 @@ class MappedRing:
         """Map a ring of the socket `fd`. Raises OSError as mmap(2) says."""
         length = offsets.descriptors + size * _entry_bytes(page)
         base = map_memory(length, mmap.MAP_SHARED | mmap.MAP_POPULATE, fd, page)
-        _libc.madvise(base, length, mmap.MADV_DONTFORK)  # a child's copy would keep the queue busy
+        libc.shared.madvise(base, length, mmap.MADV_DONTFORK)  # a child's copy would keep the queue busy
         return cls(base, page, offsets, size, record, length)
 
     def room(self) -> int:

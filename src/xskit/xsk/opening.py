@@ -7,15 +7,14 @@ Each rung that fails leaves a sentence. Zero copy without multi-buffer is tried 
 
 from __future__ import annotations
 
-import ctypes
 import errno
-import os
 import socket
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from xskit import libc
 from xskit.abi.xdp import AF_XDP, SOL_XDP, BindFlag, SockaddrXdp, SocketOption, XdpOption
 from xskit.errors import Setting, UsageError, XskitError
 from xskit.netconf.interfaces import Interface
@@ -45,8 +44,6 @@ HIGHEST_QUEUE = (1 << 32) - 1
 
 BUSY_SECONDS = 1.0
 """How long a busy queue is waited for: the kernel takes 20 to 45 ms to let go of one after close."""
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,10 +248,12 @@ def _bind(made: socket.socket, plan: Plan, flags: BindFlag) -> None:
     """bind(2); EBUSY is tried again for a second. Raises OSError."""
     address = SockaddrXdp(plan.interface.index, plan.queue, flags, plan.shared_fd or 0).pack()
     deadline = time.monotonic() + BUSY_SECONDS
-    while _libc.bind(made.fileno(), address, len(address)) != 0:
-        code = ctypes.get_errno()
-        if code != errno.EBUSY or time.monotonic() > deadline:
-            raise OSError(code, os.strerror(code))
+    while True:
+        try:
+            return libc.bind(made.fileno(), address)
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                raise
         time.sleep(0.005)
 
 

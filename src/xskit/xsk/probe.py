@@ -9,17 +9,16 @@ from __future__ import annotations
 import ctypes
 import errno
 import mmap
-import os
 import socket
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
-from enum import Enum
 from functools import cache
 
+from xskit import libc
 from xskit.abi.xdp import AF_XDP, SOL_XDP, TX_METADATA_BYTES, BindFlag, SockaddrXdp, SocketOption, UmemFlag, UmemReg
+from xskit.bpf.support import KernelFeature, Support, tried
 
-__all__ = ["SocketFeature", "SocketSupport", "looks_at_length", "probe_sockets", "why_no_frames_of"]
+__all__ = ["SocketFeature", "looks_at_length", "probe_sockets", "why_no_frames_of"]
 
 _SO_PREFER_BUSY_POLL = 69  # asm-generic/socket.h, 5.11
 _NO_INTERFACE = (1 << 31) - 1
@@ -28,11 +27,9 @@ _HUGE_PAGE_BYTES = 2 << 20
 _MAP_HUGETLB = 0x40000  # asm-generic/mman-common.h; memory.py has it too, but loads NumPy
 _EVERY = 2048
 
-_libc = ctypes.CDLL(None, use_errno=True)
 
-
-class SocketFeature(Enum):
-    """A feature: (what it is, the kernel that brought it)."""
+class SocketFeature(KernelFeature):
+    """What `probe_sockets` tries."""
 
     SOCKET = ("AF_XDP sockets", "4.18")
     NEED_WAKEUP = ("need_wakeup: no system call while the driver is awake", "5.4")
@@ -42,67 +39,47 @@ class SocketFeature(Enum):
     BUSY_POLL = ("preferred busy polling", "5.11")
     LARGE_FRAMES = ("frames of 8192 bytes", "never merged")
 
-    @property
-    def title(self) -> str:
-        return self.value[0]
-
-    @property
-    def since(self) -> str:
-        return self.value[1]
-
-
-@dataclass(frozen=True, slots=True)
-class SocketSupport:
-    """Whether the kernel has a feature; `available` is None when this process has not the rights to find out."""
-
-    feature: SocketFeature
-    available: bool | None
-    detail: str
-    """The kernel's answer, where it is not there."""
-
 
 @cache
-def probe_sockets() -> list[SocketSupport]:
+def probe_sockets() -> list[Support]:
     """Every feature, in the order of the enum."""
     return [_probe(feature) for feature in SocketFeature]
 
 
-def _probe(feature: SocketFeature) -> SocketSupport:
-    try:
-        with socket.socket(AF_XDP, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0) as tried:
-            _TRIALS[feature](tried)
-    except PermissionError as error:
-        return SocketSupport(feature, None, error.strerror or "")
-    except OSError as error:
-        return SocketSupport(feature, False, error.strerror or "")
-    return SocketSupport(feature, True, "")
+def _probe(feature: SocketFeature) -> Support:
+    def trial() -> None:
+        with socket.socket(AF_XDP, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0) as opened:
+            _TRIALS[feature](opened)
+
+    return tried(feature, trial)
 
 
-def _try_nothing(tried: socket.socket) -> None:
+def _try_nothing(opened: socket.socket) -> None:
     """That it could be opened is enough."""
 
 
-def _try_flag(tried: socket.socket, flag: BindFlag) -> None:
-    _register(tried, _EVERY)
+def _try_flag(opened: socket.socket, flag: BindFlag) -> None:
+    _register(opened, _EVERY)
     for option in (SocketOption.UMEM_FILL_RING, SocketOption.UMEM_COMPLETION_RING, SocketOption.RX_RING):
-        tried.setsockopt(SOL_XDP, option, 64)
+        opened.setsockopt(SOL_XDP, option, 64)
     address = SockaddrXdp(_NO_INTERFACE, 0, BindFlag.COPY | flag).pack()
-    if _libc.bind(tried.fileno(), address, len(address)) != 0:
-        code = ctypes.get_errno()
-        if code != errno.ENODEV:
-            raise OSError(code, os.strerror(code))
-
-
-def _try_budget(tried: socket.socket) -> None:
-    tried.setsockopt(SOL_XDP, SocketOption.TX_RING, 64)
-    tried.setsockopt(SOL_XDP, SocketOption.MAX_TX_SKB_BUDGET, 64)
-
-
-def _try_metadata(tried: socket.socket) -> None:
     try:
-        _register(tried, _EVERY, TX_METADATA_BYTES, UmemFlag.TX_METADATA_LEN)
+        libc.bind(opened.fileno(), address)
     except OSError as error:
-        if error.errno != errno.EINVAL or not looks_at_length(lambda length: _register(tried, _EVERY, length)):
+        if error.errno != errno.ENODEV:
+            raise
+
+
+def _try_budget(opened: socket.socket) -> None:
+    opened.setsockopt(SOL_XDP, SocketOption.TX_RING, 64)
+    opened.setsockopt(SOL_XDP, SocketOption.MAX_TX_SKB_BUDGET, 64)
+
+
+def _try_metadata(opened: socket.socket) -> None:
+    try:
+        _register(opened, _EVERY, TX_METADATA_BYTES, UmemFlag.TX_METADATA_LEN)
+    except OSError as error:
+        if error.errno != errno.EINVAL or not looks_at_length(lambda length: _register(opened, _EVERY, length)):
             raise
 
 
@@ -125,15 +102,15 @@ def why_no_frames_of(frame_size: int, *, unaligned: bool = False, hugetlb: bool 
     """
     flags = UmemFlag.UNALIGNED_CHUNK if unaligned else UmemFlag.NONE
     try:
-        with socket.socket(AF_XDP, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0) as tried:
-            _register(tried, frame_size, flags=flags, hugetlb=hugetlb)
+        with socket.socket(AF_XDP, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0) as opened:
+            _register(opened, frame_size, flags=flags, hugetlb=hugetlb)
     except OSError as error:
         return error.strerror or str(error)
     return None
 
 
 def _register(
-    tried: socket.socket,
+    opened: socket.socket,
     frame_size: int,
     metadata_bytes: int = 0,
     flags: UmemFlag = UmemFlag.NONE,
@@ -146,15 +123,15 @@ def _register(
         view = (ctypes.c_char * len(memory)).from_buffer(memory)
         wanted = UmemReg(ctypes.addressof(view), len(memory), frame_size, flags=flags, tx_metadata_bytes=metadata_bytes)
         del view
-        tried.setsockopt(SOL_XDP, SocketOption.UMEM_REG, wanted.pack())
+        opened.setsockopt(SOL_XDP, SocketOption.UMEM_REG, wanted.pack())
 
 
 _TRIALS: dict[SocketFeature, Callable[[socket.socket], None]] = {
     SocketFeature.SOCKET: _try_nothing,
-    SocketFeature.NEED_WAKEUP: lambda tried: _try_flag(tried, BindFlag.USE_NEED_WAKEUP),
-    SocketFeature.MULTI_BUFFER: lambda tried: _try_flag(tried, BindFlag.USE_SG),
+    SocketFeature.NEED_WAKEUP: lambda opened: _try_flag(opened, BindFlag.USE_NEED_WAKEUP),
+    SocketFeature.MULTI_BUFFER: lambda opened: _try_flag(opened, BindFlag.USE_SG),
     SocketFeature.TX_METADATA: _try_metadata,
     SocketFeature.TX_BUDGET: _try_budget,
-    SocketFeature.BUSY_POLL: lambda tried: tried.setsockopt(socket.SOL_SOCKET, _SO_PREFER_BUSY_POLL, 1),
-    SocketFeature.LARGE_FRAMES: lambda tried: _register(tried, 8192),
+    SocketFeature.BUSY_POLL: lambda opened: opened.setsockopt(socket.SOL_SOCKET, _SO_PREFER_BUSY_POLL, 1),
+    SocketFeature.LARGE_FRAMES: lambda opened: _register(opened, 8192),
 }

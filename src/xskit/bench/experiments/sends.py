@@ -5,13 +5,13 @@ The same calls give the same counts, which makes this the way to compare kernels
 
 from __future__ import annotations
 
-import ctypes
 import socket
 import statistics
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from xskit import libc
 from xskit.bench.bed import Place
 from xskit.bench.copies import CopyCount
 from xskit.bench.settings import Case
@@ -24,8 +24,6 @@ __all__ = ["Sends", "count_sends"]
 PACKETS = 32
 """The most that one call sends on all kernels (TX_BATCH_SIZE, net/xdp/xsk.c)."""
 PATIENCE_S = 2.0
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
@@ -82,5 +80,5 @@ def _round(fd: int, tx: MappedRing, completion: MappedRing, descriptors: list[tu
 def _call(fd: int) -> int:
     """One sendto without data: the kernel sends what is in TX."""
     before = time.monotonic_ns()
-    _libc.sendto(fd, None, 0, socket.MSG_DONTWAIT, None, 0)
+    libc.shared.sendto(fd, None, 0, socket.MSG_DONTWAIT, None, 0)
     return time.monotonic_ns() - before
