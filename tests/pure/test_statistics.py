@@ -7,10 +7,13 @@ import random
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binomtest, bootstrap, quantile_test
 
+from xskit.bench.inference import compare
 from xskit.emulator.intervals import binomial_interval, mean_rate_interval, median_interval, quantile_interval
 
 
@@ -121,6 +124,44 @@ def test_a_rate_is_never_missed(rate_bps, packet_bits, window_ns, error_percent_
 def test_a_rate_interval_in_numbers():
     assert mean_rate_interval(1000, 12_000, 10**9) == (999 * 12_000, 1001 * 12_000)
     assert mean_rate_interval(0, 12_000, 10**9) == (0, 12_000)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.99, 0.9999])
+def test_a_probability_has_the_interval_of_scipys_binomtest(confidence):
+    """To the tolerance of its root finder, 2e-12."""
+    for n in (1, 2, 10, 99, 1_000, 50_000):
+        for k in {0, 1, n // 3, n // 2, n - 1, n}:
+            theirs = binomtest(k, n).proportion_ci(confidence, method="exact")
+            assert binomial_interval(k, n, confidence) == pytest.approx((theirs.low, theirs.high), abs=1e-11), (k, n)
+
+
+def test_a_small_probability_is_not_rounded_to_nothing():
+    """What scipy.stats is not used for: there the lower end is 0."""
+    low, _ = binomial_interval(1, 10**9, 0.9999)
+    assert low == pytest.approx(5e-14, rel=1e-4)
+
+
+@pytest.mark.parametrize("quantile", [0.01, 0.5, 0.9, 0.99])
+@pytest.mark.parametrize("confidence", [0.6, 0.95, 0.99, 0.9999])
+def test_a_quantile_has_the_interval_of_scipys_quantile_test(quantile, confidence):
+    for n in (*range(1, 40), 100, 459, 460, 1_000):
+        ranks = range(1, n + 1)
+        theirs = quantile_test(ranks, p=quantile).confidence_interval(confidence)
+        low, high = (edge if math.isnan(end) else end for end, edge in zip(theirs, (-math.inf, math.inf), strict=True))
+        assert quantile_interval(ranks, quantile, confidence) == (low, high), n
+
+
+def test_many_pairs_have_the_interval_of_scipys_bootstrap():
+    """Of many values nothing is widened, and pairs are drawn one by one: what scipy.stats does."""
+    generator = np.random.default_rng(5)
+    first = generator.normal(100, 5, 400)
+    second = first * generator.normal(1.03, 0.02, 400)
+    ours = compare(first, second, better="higher", paired=True)
+    theirs = bootstrap(
+        (second / first,), np.median, n_resamples=4_000, confidence_level=0.95, method="percentile", rng=generator
+    ).confidence_interval
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=1e-3)
+    assert ours.high - ours.low > 2e-3
 
 
 @pytest.mark.parametrize(
