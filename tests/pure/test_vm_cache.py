@@ -9,7 +9,7 @@ import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ import pytest
 from xskit.cli.main import _run
 from xskit.errors import UsageError
 from xskit.netconf.signals import Terminated
-from xskit.vm import accel, kernels, places
+from xskit.vm import accel, initramfs, kernels, places, qemu
 from xskit.vm.errors import FetchError, GuestError
 from xskit.vm.qemu import Qemu
 from xskit.vm.qmp import QmpClient
@@ -123,6 +123,99 @@ def test_folders_of_dead_processes_are_swept_and_those_of_the_living_stay() -> N
     assert mine != second
     places.sweep_runs()
     assert sorted(mine.parent.iterdir()) == sorted([mine, second, stranger])
+
+
+# --- damage -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own(image: Path, tmp_path: Path) -> kernels.Kernel:
+    """A kernel with one module."""
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    (modules / "veth.ko").write_bytes(b"\x7fELF\0vermagic=6.99.0-mine SMP mod_unload \0")
+    return kernels.add(image, modules, "mine")
+
+
+def _flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "an emptied note": lambda kernel: (kernel / "kernel.json").write_bytes(b""),
+    "half a note": lambda kernel: os.truncate(kernel / "kernel.json", 20),
+    "another note": lambda kernel: (kernel / "kernel.json").write_text("[]"),
+    "no text": lambda kernel: (kernel / "kernel.json").write_bytes(b"\xff\xfe"),
+    "an emptied image": lambda kernel: (kernel / "vmlinuz").write_bytes(b""),
+    "a flipped bit": lambda kernel: _flip(kernel / "vmlinuz"),
+    "no image": lambda kernel: (kernel / "vmlinuz").unlink(),
+    "an emptied module": lambda kernel: (kernel / "modules/veth.ko").write_bytes(b""),
+    "no module": lambda kernel: (kernel / "modules/veth.ko").unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_kernel_is_none(damage: str, own: kernels.Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kernels.find("mine") == own
+    DAMAGE[damage](own.folder)
+    assert kernels.find("mine") is None
+    with pytest.raises(FetchError, match="the kernel mine in the cache is damaged") as refused:
+        kernels.ready("mine", lambda line: None)
+    assert refused.value.remedy == "xskit vm kernels add BZIMAGE --modules DIR --name mine"
+    own.folder.rename(own.folder.with_name("6.99"))
+    said: list[str] = []
+    monkeypatch.setattr(kernels, "fetch", lambda version, say: version)
+    assert kernels.ready("6.99", said.append) == "6.99"  # type: ignore[comparison-overlap]
+    assert said == ["the kernel 6.99 in the cache is damaged"]
+
+
+def test_a_damaged_first_root_is_built_again(own: kernels.Kernel, tmp_path: Path) -> None:
+    (tmp_path / "busybox").write_bytes(b"b")
+    archive = initramfs.build(own, tmp_path / "busybox")
+    whole = archive.read_bytes()
+    for name in ("initramfs.cpio", "aliases", "footprint"):
+        (archive.parent / name).write_bytes(b"")
+        assert initramfs.build(own, tmp_path / "busybox") == archive
+        assert archive.read_bytes() == whole
+        assert sorted(os.listdir(archive.parent)) == ["aliases", "footprint", "initramfs.cpio", "veth.ko"]
+
+
+def test_a_damaged_qemu_and_a_damaged_busybox_are_none(tmp_path: Path) -> None:
+    program = tmp_path / "usr/bin" / qemu.PROGRAM
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho version 9.1\n")
+    program.chmod(0o755)
+    (tmp_path / "bios.bin").write_bytes(b"bios")
+    assert qemu._unpacked(tmp_path) is None
+    places.seal(tmp_path)
+    found = qemu._unpacked(tmp_path)
+    assert found is not None
+    assert found.version == (9, 1)
+    (tmp_path / "bios.bin").write_bytes(b"")
+    assert qemu._unpacked(tmp_path) is None
+    assert qemu._runs(program)
+    program.write_bytes(b"")
+    assert not qemu._runs(program)
+    assert not qemu._runs(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b'{"kvm": true}'])
+def test_a_damaged_verdict_on_kvm_is_found_anew(
+    content: bytes, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kvm").touch()
+    monkeypatch.setattr(accel, "_KVM", tmp_path / "kvm")
+    monkeypatch.setattr(accel, "_probe", lambda *_: accel.Accelerator(True, "tried"))
+    assert _choose("auto", image) == accel.Accelerator(True, "tried")
+    kernel = kernels.find(image.name)
+    assert kernel is not None
+    (verdict,) = kernel.folder.glob("accel-*")
+    verdict.write_bytes(content)
+    monkeypatch.setattr(accel, "_probe", lambda *_: accel.Accelerator(False, "tried again"))
+    assert _choose("auto", image) == accel.Accelerator(False, "tried again")
+    assert json.loads(verdict.read_bytes())["reason"] == "tried again"
 
 
 # --- accelerator --------------------------------------------------------------------------------------------------

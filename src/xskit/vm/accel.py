@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -66,14 +67,15 @@ def choose(wanted: Wanted, qemu: Qemu, kernel: Kernel, initramfs: Path, say: Say
 def _remembered(qemu: Qemu, kernel: Kernel, initramfs: Path, say: Say) -> Accelerator:
     major, minor = qemu.version
     path = kernel.folder / f"accel-{platform.release()}-qemu-{major}.{minor}.json"
-    if path.exists():
+    with suppress(OSError, ValueError, LookupError, TypeError):  # none yet, or a damaged one
         known = json.loads(path.read_text())
-        return Accelerator(known["kvm"], known["reason"].partition(" (")[0])  # QEMU's own words were told once
+        return Accelerator(bool(known["kvm"]), str(known["reason"]).partition(" (")[0])  # QEMU's words were told once
     say(f"trying whether {kernel.release} boots under KVM ({PROBE_S:.0f} s at most)")
     found = _probe(qemu, kernel, initramfs)
     draft = path.with_suffix(f".{os.getpid()}")
-    draft.write_text(json.dumps({"kvm": found.kvm, "reason": found.reason}))
-    draft.rename(path)
+    with suppress(OSError):  # then it is tried again next time
+        draft.write_text(json.dumps({"kvm": found.kvm, "reason": found.reason}))
+        draft.rename(path)
     return found
 
 

@@ -25,6 +25,7 @@ from xskit.vm.devices import MODELS
 from xskit.vm.errors import FetchError
 from xskit.vm.kernels import Kernel
 from xskit.vm.modules import aliases, dependencies, index, load_order, read_module
+from xskit.vm.places import seal, sealed
 
 __all__ = ["build"]
 
@@ -50,19 +51,31 @@ def build(kernel: Kernel, busybox: Path) -> Path:
     scripts = {name: Path(__file__).with_name(name).read_bytes() for name in ("first.sh", "second.sh")}
     source = (scripts, FIRST, LATER, busybox.stat().st_size, str(kernel.folder))
     folder = kernel.folder / f"boot-{hashlib.sha256(repr(source).encode()).hexdigest()[:12]}"
-    if not folder.is_dir():
+    if not sealed(folder):
+        _make(folder, kernel, busybox, scripts)
+    with suppress(OSError):  # a cache that cannot be written will do
+        os.utime(folder)
+    return folder / "initramfs.cpio"
+
+
+def _make(folder: Path, kernel: Kernel, busybox: Path, scripts: dict[str, bytes]) -> None:
+    try:
         with tempfile.TemporaryDirectory(dir=kernel.folder, prefix=".new-") as draft:
             made = Path(draft) / "boot"
             made.mkdir()
             _write(made, kernel, busybox, scripts, folder)
+            seal(made)
             _sweep(kernel.folder)
+            if folder.is_dir() and not sealed(folder):
+                shutil.rmtree(folder, ignore_errors=True)
             with suppress(OSError):  # another xskit was first
                 made.rename(folder)
-        if not folder.is_dir():
-            raise FetchError(f"{folder} cannot be made", remedy=f"ls -ld {kernel.folder}")
-    with suppress(OSError):  # a cache that cannot be written will do
-        os.utime(folder)
-    return folder / "initramfs.cpio"
+    except OSError as error:
+        raise FetchError(
+            f"{folder} cannot be made: {error.strerror}", remedy="XSKIT_CACHE=DIR, with room in it"
+        ) from error
+    if not sealed(folder):
+        raise FetchError(f"{folder} cannot be made", remedy=f"ls -ld {kernel.folder}")
 
 
 def _sweep(kernel: Path) -> None:

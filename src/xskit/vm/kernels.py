@@ -5,6 +5,7 @@ A kernel is a folder below vm/kernels: vmlinuz, modules/ and kernel.json, which 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -21,7 +22,7 @@ from xskit.vm.errors import FetchError
 from xskit.vm.modules import index as modules_below
 from xskit.vm.modules import read_module
 from xskit.vm.modules import release as release_of_module
-from xskit.vm.places import require_x86, vm_folder
+from xskit.vm.places import footprint, require_x86, vm_folder
 
 __all__ = ["Available", "Kernel", "add", "available", "cached", "fetch", "find", "ready"]
 
@@ -35,6 +36,7 @@ SUITES = tuple(
 MOST_IMAGE_BYTES = 1 << 28
 _IMAGE = re.compile(r"linux-image-(?P<release>(?P<version>\d+\.\d+)\.\d+[.+~\w]*(?:-\d+)?)-amd64")
 _PATTERN = r"linux-(image|binary|modules)-[0-9].*-amd64"
+_VERSION = re.compile(r"\d+\.\d+")
 _FLAVOURS = ("-cloud-amd64", "-rt-amd64")
 
 _UNNEEDED = ("sound", "drivers/gpu", "drivers/media", "drivers/staging", "drivers/infiniband", "drivers/scsi",
@@ -122,21 +124,28 @@ def available(say: Say, *, refresh: bool = False) -> dict[str, Available]:
 
 
 def cached() -> list[Kernel]:
-    """The kernels in the cache, oldest version first."""
-    found = []
-    for note in vm_folder("kernels").glob("*/kernel.json"):
+    """The kernels in the cache that are whole, oldest version first."""
+    found = [_read(note) for note in vm_folder("kernels").glob("*/kernel.json")]
+    whole = [kernel for kernel in found if kernel is not None]
+    return sorted(whole, key=lambda kernel: (version_key(kernel.version), kernel.version))
+
+
+def _read(note: Path) -> Kernel | None:
+    """The kernel in the note's folder; None where something of it is damaged."""
+    image, modules = note.parent / "vmlinuz", note.parent / "modules"
+    try:
         facts = json.loads(note.read_text())
-        modules = note.parent / "modules"
-        found.append(
-            Kernel(
-                version=note.parent.name,
-                release=facts["release"],
-                image=note.parent / "vmlinuz",
-                modules=modules if modules.is_dir() else None,
-                origin=facts["origin"],
-            )
-        )
-    return sorted(found, key=lambda kernel: (version_key(kernel.version), kernel.version))
+        if facts["contents"] != _contents(note.parent):
+            return None
+        release, origin = str(facts["release"]), str(facts["origin"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    return Kernel(note.parent.name, release, image, modules if modules.is_dir() else None, origin)
+
+
+def _contents(folder: Path) -> list[str]:
+    """What kernel.json says of the files beside it: the image's hash, and that of the modules' names and sizes."""
+    return [hashlib.sha256((folder / "vmlinuz").read_bytes()).hexdigest(), footprint(folder / "modules")]
 
 
 def find(version: str) -> Kernel | None:
@@ -149,9 +158,18 @@ def ready(version: str, say: Say) -> Kernel:
 
     Raises:
         UsageError: Debian has no such kernel.
-        FetchError: it could not be fetched.
+        FetchError: it could not be fetched; or it is one of the user's own, and damaged.
     """
-    return find(version) or fetch(version, say)
+    if (kernel := find(version)) is not None:
+        return kernel
+    if (vm_folder("kernels") / version).is_dir():
+        if not _VERSION.fullmatch(version):
+            raise FetchError(
+                f"the kernel {version} in the cache is damaged",
+                remedy=f"xskit vm kernels add BZIMAGE --modules DIR --name {version}",
+            )
+        say(f"the kernel {version} in the cache is damaged")
+    return fetch(version, say)
 
 
 def fetch(version: str, say: Say) -> Kernel:
@@ -224,7 +242,7 @@ def add(image: Path, modules: Path | None, name: str | None = None) -> Kernel:
     if modules is not None:
         _require_fitting(modules, release_in(content))
     name = name or image.name
-    if not re.fullmatch(r"[\w.+-]+", name) or re.fullmatch(r"\d+\.\d+", name) or name.startswith("."):
+    if not re.fullmatch(r"[\w.+-]+", name) or _VERSION.fullmatch(name) or name.startswith("."):
         raise UsageError(f"a kernel of your own cannot be named {name!r}: letters, digits, dots, and no bare version")
     try:
         with tempfile.TemporaryDirectory(dir=vm_folder("kernels"), prefix=".new-") as draft:
@@ -273,7 +291,9 @@ def release_in(image: bytes) -> str | None:
 
 
 def _note(folder: Path, release: str, origin: str) -> None:
-    (folder / "kernel.json").write_text(json.dumps({"release": release, "origin": origin}))
+    (folder / "kernel.json").write_text(
+        json.dumps({"release": release, "origin": origin, "contents": _contents(folder)})
+    )
 
 
 def _cached_now(version: str) -> Kernel:

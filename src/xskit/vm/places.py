@@ -9,6 +9,7 @@ vm/compiled/     the compiled data plane for the guests' CPU
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import shutil
@@ -17,7 +18,10 @@ from pathlib import Path
 from xskit.errors import UsageError
 from xskit.netconf.pids import is_running, start_time
 
-__all__ = ["cache_root", "new_run_folder", "require_x86", "sweep_runs", "vm_folder"]
+__all__ = ["cache_root", "footprint", "new_run_folder", "require_x86", "seal", "sealed", "sweep_runs", "vm_folder"]
+
+
+_SEAL = "footprint"
 
 
 def cache_root() -> Path:
@@ -41,6 +45,28 @@ def vm_folder(name: str) -> Path:
             f"the cache {folder} cannot be made: {error.strerror}", remedy="XSKIT_CACHE=DIR, a folder of your own"
         ) from error
     return folder
+
+
+def footprint(folder: Path) -> str:
+    """A hash of the names and sizes of all files below a folder: a file that a power cut emptied changes it."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name != _SEAL:
+            digest.update(f"{path.relative_to(folder)} {path.stat().st_size}\n".encode())
+    return digest.hexdigest()
+
+
+def seal(folder: Path) -> None:
+    """Note what is in a folder that is complete now."""
+    (folder / _SEAL).write_text(footprint(folder))
+
+
+def sealed(folder: Path) -> bool:
+    """Whether a folder has all that was in it when it was sealed."""
+    try:
+        return (folder / _SEAL).read_text() == footprint(folder)
+    except (OSError, ValueError):
+        return False
 
 
 def require_x86() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from xskit.vm import Say
 from xskit.vm.apt import Apt, Suite, debian_release, unpack
 from xskit.vm.errors import FetchError
-from xskit.vm.places import require_x86, vm_folder
+from xskit.vm.places import require_x86, seal, sealed, vm_folder
 
 __all__ = ["Qemu", "busybox", "qemu"]
 
@@ -87,15 +87,16 @@ def _fetch(folder: Path, least: int, say: Say) -> None:
         unpack(files, raw)
         for part in ("doc", "man", "icons", "lintian"):
             shutil.rmtree(raw / "usr/share" / part, ignore_errors=True)
+        seal(raw)
         shutil.rmtree(folder, ignore_errors=True)
         raw.rename(folder)
     apt.clean()
 
 
 def _unpacked(folder: Path) -> Qemu | None:
-    """The QEMU in the cache, if there is one and it runs."""
+    """The QEMU in the cache, if there is one that is whole and runs."""
     program = folder / "usr/bin" / PROGRAM
-    if not program.exists():
+    if not sealed(folder):
         return None
     share = [str(folder / "usr/share" / part) for part in ("qemu", "seabios")]
     environment = {
@@ -103,6 +104,14 @@ def _unpacked(folder: Path) -> Qemu | None:
         "QEMU_MODULE_DIR": str(folder / _LIBRARIES[0] / "qemu"),
     }
     return _probe(Qemu((str(program), "-L", share[0], "-L", share[1]), (0, 0), environment))
+
+
+def _runs(busybox: Path) -> bool:
+    """Whether it is there and whole."""
+    try:
+        return subprocess.run([busybox, "true"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
 
 
 def _probe(candidate: Qemu) -> Qemu | None:
@@ -134,7 +143,7 @@ def busybox(say: Say) -> Path:
         FetchError: it cannot be fetched.
     """
     path = vm_folder("busybox") / "busybox"
-    if path.exists():
+    if _runs(path):
         return path
     release = debian_release()
     apt = Apt("tools", [Suite(name) for name in _SOURCES.get(release or "", _SOURCES["bookworm"])[0]], say)
