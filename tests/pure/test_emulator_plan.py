@@ -94,6 +94,14 @@ def test_the_kernel_and_the_machine():
     assert found.total_bytes == user + found.kernel.total
 
 
+def test_a_memory_just_above_what_a_kernel_takes_does_not_look_as_if_it_were_not():
+    found = plan(WAN, {"memory": "1025MiB"})
+    assert found.memory.umem_bytes > 1 << 30
+    assert size_text(found.memory.umem_bytes) == size_text((1 << 30) + 1) == "1 GiB"
+    assert "refuse it: 1GiB at most" in text(found)
+    assert "refuse it: 2 GiB at most" not in text(found)
+
+
 @pytest.mark.parametrize(
     ("memory", "fits"),
     [

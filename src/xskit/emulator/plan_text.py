@@ -103,9 +103,10 @@ def _machine(plan: PlanRecord) -> list[str]:
     ]
     for limit in plan.limits:
         word = "take it" if limit.fits else "refuse it"
-        lines.append(
-            f"kernels {limit.kernels:<7} {word}: {size_text(limit.largest_bytes)} at most, because {limit.why}"
-        )
+        largest, needed = size_text(limit.largest_bytes), plan.memory.umem_bytes
+        if largest == size_text(needed) and limit.largest_bytes != needed:
+            largest = units.format_size(limit.largest_bytes)
+        lines.append(f"kernels {limit.kernels:<7} {word}: {largest} at most, because {limit.why}")
     pool = plan.page_pool
     lines.append(
         f"veth page pool  {size_text(pool.bytes_per_port)} for each port in native mode (Linux 6.3), whatever is in "
