@@ -145,7 +145,7 @@ static i64 receive(struct direction *line, i64 floor)
 		counters->in_flight++;
 		counters->in_flight_bytes += length;
 		if (length > line->max_length)
-			cause = SUPER_PACKET;
+			cause = length > line->wire_length ? SUPER_PACKET : EGRESS_MTU;
 		else if (frames > line->max_frames)
 			cause = TOO_MANY_FRAGMENTS;
 		else if (counters->in_flight_frames + frames > line->capacity_frames)

@@ -11,7 +11,7 @@
 #define KICKS 4096
 #define LAST 1
 #define REFUSED 2
-enum { MEMORY_FULL = 3, TX_REFUSED = 4, SUPER_PACKET = 6, TOO_MANY_FRAGMENTS = 7 };
+enum { MEMORY_FULL = 3, TX_REFUSED = 4, SUPER_PACKET = 6, TOO_MANY_FRAGMENTS = 7, EGRESS_MTU = 8 };
 
 struct descriptor { u64 address; u32 length, options; };
 
@@ -39,7 +39,7 @@ struct direction {
 	char *table;
 	struct pool *pool;
 	char *base;
-	i64 frame_shift, capacity_frames, max_length, max_frames, next_ns;
+	i64 frame_shift, capacity_frames, max_length, max_frames, wire_length, next_ns;
 	struct arrival *rx_batch;
 	i64 rotate, updates, owd_base_ns, coming_base_ns, since_ns, since_offered, since_lost;
 	i64 late_limit_ns, earlier_limit_ns, coming_limit_ns, late, moved_late;

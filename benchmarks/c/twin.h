@@ -33,7 +33,7 @@ struct pool {
 struct counters {
 	i64 received, received_bytes, duplicated, duplicated_bytes, injected, injected_bytes, sent, sent_bytes;
 	i64 in_flight, in_flight_bytes, in_flight_frames, peak_frames;
-	i64 clamped, clamped_ns, unstamped, marked, checksums, updates, clock_ns;
+	i64 clamped, clamped_ns, unstamped, marked, checksums, unfinished, updates, clock_ns;
 	i64 *drops;
 };
 

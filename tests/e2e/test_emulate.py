@@ -139,7 +139,7 @@ def test_another_mtu_of_a_port_is_told_and_what_it_means(bridge: Bridge, wan):
     process = start(bridge, wan)
     wanted = [
         "port xkb: its MTU became 3000 while the link was running, which was made for 1500: packets of more than 1518 "
-        "bytes to it are still dropped (super_packet)",
+        "bytes to it are still dropped (egress_mtu)",
         "port xkb: its MTU became 1400 while the link was running, which was made for 1500: longer packets are still "
         "sent to it, and may be lost there without being counted",
         "port xkb: its MTU is 1500 again",
@@ -158,13 +158,15 @@ def test_longer_packets_than_at_the_start_are_dropped_as_is_told(bridge: Bridge,
         ip("-netns", bridge.outer.name, "link", "set", interface, "mtu", "3000")
     for host in (bridge.host_a, bridge.host_b):
         ip("-netns", host, "link", "set", "xk0", "mtu", "3000")
+    assert process.stderr is not None
+    assert {process.stderr.readline()[:15] for _ in range(2)} == {"xskit: port xka", "xskit: port xkb"}
     sender = "import socket, sys; socket.socket(socket.AF_INET, 2).sendto(bytes(2000), (sys.argv[1], 7001))"
     bridge.outer.start_python(sender, bridge.address_b, namespace=bridge.host_a).wait()
     assert bridge.exchange(5) == 5
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=PATIENCE_SECONDS)
     forward, _ = json.loads(out)["links"][0]["directions"]
-    assert forward["packets"]["dropped"] == {"super_packet": 1}
+    assert forward["packets"]["dropped"] == {"egress_mtu": 1}
 
 
 def test_traffic_resumes_when_a_port_comes_up_again(bridge: Bridge, wan):

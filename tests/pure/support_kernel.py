@@ -185,6 +185,7 @@ class PlainEngine:
         limits: EgressLimits | None = None,
         spin: bool = True,
         finish_checksums: bool = False,
+        wire_length: int | None = None,
         zero_copy: bool = False,
         first: int = 0,
     ) -> None:
@@ -204,6 +205,7 @@ class PlainEngine:
             horizon_ns=1_000_000,
             seed=1,
             finish_checksums=finish_checksums,
+            wire_length=wire_length,
         )
         self.worker = WorkerThread([self.direction], spin=spin)
         self.direction.fill_rings()

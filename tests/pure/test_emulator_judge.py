@@ -44,7 +44,16 @@ def test_late_by_more_than_a_part_of_the_owd():
         ("memory_full", "were dropped because packet memory ran out; set memory to 64MiB"),
         ("tx_refused", "were refused by the kernel when they were to be sent"),
         ("port_down", "were due while the port was down"),
-        ("super_packet", "were longer than the port can send; on the sender: ethtool -K INTERFACE tso off gso off"),
+        (
+            "super_packet",
+            "were longer than the MTU of the port that they came to: an offload merged them, or did not cut them; on "
+            "the sender: ethtool -K INTERFACE tso off gso off; on the port: ethtool -K INTERFACE gro off lro off",
+        ),
+        (
+            "egress_mtu",
+            "were longer than the MTU of the port that they should leave by, or of its far end; there: "
+            "ip link set INTERFACE mtu BYTES",
+        ),
         ("too_many_fragments", "had more fragments than a sent packet may have"),
     ],
 )
@@ -54,6 +63,39 @@ def test_losses_that_nobody_asked_for_are_named(cause, became):
     judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
     assert made.invalid_because == [f"wan reverse: 12 packets {became}"]
     assert not made.valid
+
+
+def test_packets_that_left_unfinished_invalidate():
+    made = report()
+    made.links[0].directions[0].checksums["unfinished_checksum"] = 4
+    judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
+    assert made.invalid_because == [
+        "wan forward: 4 packets left with a checksum that the sender leaves to its device and that xskit cannot finish "
+        "(unfinished_checksum); on the sender: ethtool -K INTERFACE tx off"
+    ]
+
+
+def test_what_a_driver_refused_invalidates():
+    made = report()
+    made.ports[0].egress_refused = 2
+    judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
+    assert made.invalid_because == [
+        "port xk1a: its driver or its far end dropped 2 packets that are counted as sent (egress_refused)"
+    ]
+
+
+def test_what_is_not_known_of_sent_packets_is_a_warning():
+    made = report()
+    before = list(made.warnings)
+    made.ports[0].egress_refused = None
+    made.ports[1].egress_uncounted = 7
+    judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
+    assert made.valid
+    assert [sentence for sentence in made.warnings if sentence not in before] == [
+        "port xk1a: it does not count what AF_XDP sends, so packets that its driver refused are unknown",
+        "port xk1b: 7 packets that it sent are in none of its counters (tx_packets, tx_errors, tx_dropped): its driver "
+        "may have dropped them",
+    ]
 
 
 def test_losses_that_were_asked_for_do_not_invalidate():

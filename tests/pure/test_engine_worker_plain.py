@@ -184,6 +184,14 @@ def test_super_packets_are_dropped_and_fill_is_refilled_though_nothing_else_happ
         assert made.through() == [packet(1, 1514)]
 
 
+def test_packets_too_long_for_the_egress_port_only_are_no_super_packets() -> None:
+    with engine(limits=EgressLimits(max_length=1514), wire_length=2000) as made:
+        for length in (1514, 1515, 2000, 2001):
+            made.ingress[0].receive(packet(1, length))
+        made.run(2)
+        assert (made.dropped(DropCause.EGRESS_MTU), made.dropped(DropCause.SUPER_PACKET)) == (2, 1)
+
+
 def test_a_packet_in_more_frames_than_may_be_sent_is_dropped() -> None:
     with engine(limits=EgressLimits(9014, max_frames=3)) as made:
         made.ingress[0].receive(packet(1, 400), spans=(100, 100, 100))

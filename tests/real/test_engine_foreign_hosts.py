@@ -55,8 +55,12 @@ def forward_of(emulator):
 
 @pytest.mark.parametrize(("mtu", "frame_size"), [(1500, None), (9000, 4096), (9000, 2048)])
 def test_tcp_with_partial_checksums(mtu, frame_size):
-    """In native mode Linux segments before the port; checksums are left to a device that never comes."""
+    """In native mode Linux segments before the port; checksums are left to a device that never comes.
+
+    The far ends are out of reach, or their offloads would be off.
+    """
     with foreign_hosts(mtu) as hosts:
+        hosts.forget_names()
         engine = {} if frame_size is None else {"frame_size": frame_size}
         with hosts.emulator(engine, owd="500us") as emulator:
             transfer(hosts, 200_000)
@@ -74,16 +78,19 @@ def emulator_drops(emulator, name: str) -> dict[str, int]:
 
 def test_super_packets_in_generic_mode_are_counted_and_named():
     """Segmentation offload hands up to 64 KB to the port. TCP gets through all the same: it sends again, shorter."""
-    with foreign_hosts() as hosts, hosts.emulator({"mode": "generic"}) as emulator:
-        transfer(hosts, 20_000)
-        dropped = emulator_drops(emulator, "forward")["super_packet"]
-        assert dropped > 0
-        report = emulator.report()
-        assert (
-            f"wan forward: {dropped} packets were longer than the port can send; on the sender: "
-            "ethtool -K INTERFACE tso off gso off"
-        ) in report.invalid_because
-        assert forward_of(emulator).pipeline.counters.checksums > 0
+    with foreign_hosts() as hosts:
+        hosts.forget_names()
+        with hosts.emulator({"mode": "generic"}) as emulator:
+            transfer(hosts, 20_000)
+            dropped = emulator_drops(emulator, "forward")["super_packet"]
+            assert dropped > 0
+            assert any(
+                reason.startswith(
+                    f"wan forward: {dropped} packets were longer than the MTU of the port that they came to"
+                )
+                for reason in emulator.report().invalid_because
+            )
+            assert forward_of(emulator).pipeline.counters.checksums > 0
 
 
 def test_tcp_in_generic_mode_once_segmentation_is_off():
@@ -92,6 +99,7 @@ def test_tcp_in_generic_mode_once_segmentation_is_off():
             change = SetOffload("xk0", {"tso": False, "gso": False}, namespace=namespace)
             change.remember()
             change.apply()
+        hosts.forget_names()
         with hosts.emulator({"mode": "generic"}) as emulator:
             transfer(hosts, 100_000)
             assert emulator_drops(emulator, "forward") == {}
@@ -159,8 +167,9 @@ def test_a_far_end_that_cannot_be_found_is_told(caplog):
         with hosts.emulator() as emulator:
             warnings = emulator.report().warnings
         assert warnings == [
-            f"port {port}: VLAN tags may be lost: the far end of {port.name} is in a network namespace that no process "
-            "and no name holds; there: ethtool -K INTERFACE txvlan off"
+            f"port {port}: the far end of {port.name} is in a network namespace that no process and no name holds, so "
+            "offloads stay on there: VLAN tags may be lost, and checksums are finished by xskit, where it can parse "
+            "the packets; there: ethtool -K INTERFACE tx off txvlan off"
             for port in hosts.ports
         ]
         assert caplog.messages == warnings

@@ -37,6 +37,7 @@ NLA_TYPE_MASK = 0x3FFF  # the type without NLA_F_NESTED and NLA_F_NET_BYTEORDER
 MESSAGE_HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
 ATTRIBUTE_HEADER = struct.Struct("=HH")  # nlattr: length with this header, type; the next begins at a multiple of 4
 LINK_HEADER = struct.Struct("=BxHiII")  # ifinfomsg: family, type, index, flags, change
+LINK_STATISTICS = struct.Struct("=8Q")  # its beginning: rx, tx of packets, of bytes, of errors, dropped
 ADDRESS_HEADER = struct.Struct("=BBBBI")  # ifaddrmsg: family, prefix length, flags, scope, index
 ROUTE_HEADER = struct.Struct("=BBBBBBBBI")  # rtmsg: family, dst, src, tos, table, protocol, scope, type, flags
 NSID_HEADER = struct.Struct("=Bxxx")  # rtgenmsg: family
@@ -63,6 +64,7 @@ IFLA_MTU = 4
 IFLA_LINK = 5
 IFLA_MASTER = 10
 IFLA_LINKINFO = 18
+IFLA_STATS64 = 23  # struct rtnl_link_stats64
 IFLA_NET_NS_FD = 28
 IFLA_PROMISCUITY = 30
 IFLA_NUM_TX_QUEUES = 31  # made room for; how many are in use, only ethtool tells

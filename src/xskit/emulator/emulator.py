@@ -18,10 +18,12 @@ from xskit import arguments
 from xskit._fork import require_parent
 from xskit.emulator.cpus import CpuClaim
 from xskit.emulator.judge import judge
+from xskit.emulator.lengths import differing_mtus, longest_sent, spare_bytes
 from xskit.emulator.link import Link, LinkDirection
 from xskit.emulator.mistakes import SettingsError
 from xskit.emulator.monitor import Monitor
-from xskit.emulator.portcounts import counters, kept_chatter, port_report
+from xskit.emulator.offloads import Surroundings, merge_nothing, take_whole_packets
+from xskit.emulator.portcounts import PortCounts, kept_chatter, port_reports
 from xskit.emulator.ports import LinkSpec, PortSpec, port_facts, remarks
 from xskit.emulator.portwatch import PortWatch
 from xskit.emulator.report import Report
@@ -29,8 +31,7 @@ from xskit.emulator.report_data import LinkReport, WorkerReport
 from xskit.emulator.room import check_room, engine_words
 from xskit.emulator.settings import DirectionSettings, EngineSettings
 from xskit.emulator.significance import late_limit_ns
-from xskit.emulator.sizing import MemoryPlan, PortFacts, fill_entries, plan_links
-from xskit.emulator.vlan import keep_tags
+from xskit.emulator.sizing import FRAMING_BYTES, MemoryPlan, PortFacts, fill_entries, plan_links
 from xskit.engine.clock import monotonic_ns
 from xskit.engine.frames import PacketTable
 from xskit.engine.live import EgressLimits, Frames, LiveDirection, ReceiveEnd, TransmitEnd
@@ -90,7 +91,9 @@ class Emulator:
         self._monitor: Monitor | None = None
         self._closing = contextlib.ExitStack()
         self._started_ns = 0
-        self._before: dict[PortSpec, dict[str, int]] = {}
+        self._counts: dict[PortSpec, PortCounts] = {}
+        self._longest: dict[PortSpec, int] = {}
+        self._made: list[LinkDirection] = []
         self._last: Report | None = None
         self._pid = os.getpid()
         self._warnings: list[str] = []
@@ -156,11 +159,13 @@ class Emulator:
         table = PacketTable(plan.frames, debug=self.engine.debug)
         self._closing.callback(table.close)
         journal = self._closing.enter_context(Journal.open())
+        around: dict[PortSpec, Surroundings] = {}
         for port, known in facts.items():
             if not port.owned:  # packets for those behind the link have other addresses
                 journal.apply(SetPromiscuous(port.name, namespace=port.namespace))
                 self._warn(remarks(port))
-                self._warn(keep_tags(journal, port))
+                around[port] = take_whole_packets(journal, port, room_bytes=spare_bytes(known, plan.frame_size))
+                self._warn(around[port].warnings)
                 self._warn(kept_chatter(self.engine, port))
             with engine_words():
                 opened = Port.open(
@@ -173,7 +178,13 @@ class Emulator:
                     drop_chatter=port.owned and self.engine.chatter == "drop",
                 )
             self.ports[port] = self._closing.enter_context(opened)
-        made = self._make_directions(umem, table, plan)
+            self._counts[port] = PortCounts(port, opened)
+            self._closing.callback(self._counts[port].close)
+            if not port.owned and opened.xdp_mode == "generic":
+                self._warn(merge_nothing(journal, port))
+        self._longest = longest_sent(facts, around)
+        self._warn(differing_mtus(self.specs, facts, around))
+        made = self._made = self._make_directions(umem, table, plan)
         for spec, forward, reverse in zip(self.specs, made[::2], made[1::2], strict=True):
             self.links[spec.name] = Link(spec.name, forward, reverse, self.report)
         self._start_workers(made, cpus)
@@ -199,10 +210,11 @@ class Emulator:
                     count=share.frames,
                     fill_reserve=share.fill_reserve,
                 ),
-                limits=EgressLimits(max_length=sending.max_length, max_frames=sending.max_frames),
+                limits=EgressLimits(max_length=self._longest[egress], max_frames=sending.max_frames),
                 horizon_ns=horizon_ns,
                 seed=self.engine.seed,
                 finish_checksums=not ingress.owned,
+                wire_length=receiving.max_length,
                 owd_base_ns=settings.owd_base_ns,
                 late_limit_ns=late_limit_ns(settings.owd),
             )
@@ -215,7 +227,7 @@ class Emulator:
                     live,
                     plan,
                     number,
-                    max_length=sending.max_length,
+                    max_length=self._longest[egress],
                     horizon_ns=horizon_ns,
                     warn=self._warn,
                     require_ours=self._require_ours,
@@ -233,9 +245,10 @@ class Emulator:
                 direction.assign(worker)
         for worker in self._workers:
             worker.start()
-        self._before = {spec: counters(port) for spec, port in self.ports.items()}
+        for counts in self._counts.values():
+            counts.begin()
         self._started_ns = monotonic_ns()
-        self._watch_ports = PortWatch(self.ports, self._warn)
+        self._watch_ports = PortWatch(self.ports, self._longest, self._warn, self._resized)
         self._monitor = Monitor(self._workers, self._observe, self._watch_ports)
         self._closing.callback(self._monitor.stop)
         self._monitor.start()
@@ -301,6 +314,12 @@ class Emulator:
                 self._warnings.append(sentence)
                 _log.warning("%s", sentence)
 
+    def _resized(self, port: PortSpec, mtu: int) -> None:
+        """What comes to a port may be longer now, or shorter, without any offload."""
+        for direction, (_, ingress, _, _) in zip(self._made, self._directions(), strict=True):
+            if ingress == port:
+                direction.live.view.wire_length = mtu + FRAMING_BYTES
+
     def report(self) -> Report:
         """Asked against achieved, now; after close(), as it was at the end.
 
@@ -315,9 +334,10 @@ class Emulator:
         snapshots = [worker.snapshot() for worker in self._workers]
         self._monitor.check(snapshots)
         failure = self._monitor.failure or self._watch_ports()
+        links = self._link_reports(snapshots)
         report = Report(
-            links=self._link_reports(snapshots),
-            ports=[port_report(spec, port, self._before[spec]) for spec, port in self.ports.items()],
+            links=links,
+            ports=port_reports(self._counts, self.specs, links, over=not any(one.running for one in self._workers)),
             workers=[_worker_report(snapshot) for snapshot in snapshots],
             memory={} if self.plan is None else self.plan.as_dict(),
             duration_ns=monotonic_ns() - self._started_ns,

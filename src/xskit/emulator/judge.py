@@ -19,7 +19,10 @@ _NOT_ASKED_FOR = {
     "memory_full": "were dropped because packet memory ran out; {remedy}",
     "tx_refused": "were refused by the kernel when they were to be sent",
     "port_down": "were due while the port was down",
-    "super_packet": "were longer than the port can send; on the sender: ethtool -K INTERFACE tso off gso off",
+    "super_packet": "were longer than the MTU of the port that they came to: an offload merged them, or did not cut "
+    "them; on the sender: ethtool -K INTERFACE tso off gso off; on the port: ethtool -K INTERFACE gro off lro off",
+    "egress_mtu": "were longer than the MTU of the port that they should leave by, or of its far end; "
+    "there: ip link set INTERFACE mtu BYTES",
     "too_many_fragments": "had more fragments than a sent packet may have",
 }
 """Drop causes that no setting asks for, and what became of such packets."""
@@ -59,8 +62,10 @@ def judge(
             reasons += _late(place, direction)
             reasons += _lost(place, direction, remedy)
             report.warnings += _undecided(place, direction)
+            reasons += _unfinished(place, direction)
     for port in report.ports:
         reasons += _kernel(port)
+        report.warnings += _uncounted(port)
     if imbalances:
         reasons.append(f"the packet counts did not balance {imbalances} times")
     if violations:
@@ -128,7 +133,31 @@ def _lost(place: str, direction: DirectionReport, remedy: str) -> Iterator[str]:
         )
 
 
+def _unfinished(place: str, direction: DirectionReport) -> Iterator[str]:
+    if unfinished := direction.checksums.get("unfinished_checksum"):
+        yield (
+            f"{place}: {unfinished} packets left with a checksum that the sender leaves to its device and that xskit "
+            "cannot finish (unfinished_checksum); on the sender: ethtool -K INTERFACE tx off"
+        )
+
+
+def _uncounted(port: PortReport) -> Iterator[str]:
+    """What is not known of the packets that a port sent."""
+    if port.egress_refused is None:
+        yield f"port {port.name}: it does not count what AF_XDP sends, so packets that its driver refused are unknown"
+    elif port.egress_uncounted:
+        yield (
+            f"port {port.name}: {port.egress_uncounted} packets that it sent are in none of its counters "
+            "(tx_packets, tx_errors, tx_dropped): its driver may have dropped them"
+        )
+
+
 def _kernel(port: PortReport) -> Iterator[str]:
+    if port.egress_refused:
+        yield (
+            f"port {port.name}: its driver or its far end dropped {port.egress_refused} packets that are counted as "
+            "sent (egress_refused)"
+        )
     for counter, became in _KERNEL.items():
         if port.kernel.get(counter):
             yield f"port {port.name}: {became.format(port.kernel[counter])} ({counter})"

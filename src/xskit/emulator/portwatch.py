@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from xskit.emulator.ports import PortSpec
+from xskit.emulator.sizing import FRAMING_BYTES
 from xskit.xsk.port import Port
 
 __all__ = ["PortWatch"]
@@ -20,12 +21,22 @@ class PortWatch:
 
     Args:
         ports: that are open.
+        longest: the longest packet that each may send, in bytes with Ethernet header.
         warn: called with sentences for the user; it may get the same one again.
+        resized: called with a port and its new MTU.
     """
 
-    def __init__(self, ports: Mapping[PortSpec, Port], warn: Callable[[Sequence[str]], None]) -> None:
+    def __init__(
+        self,
+        ports: Mapping[PortSpec, Port],
+        longest: Mapping[PortSpec, int],
+        warn: Callable[[Sequence[str]], None],
+        resized: Callable[[PortSpec, int], None],
+    ) -> None:
         self._ports = ports
+        self._longest = longest
         self._warn = warn
+        self._resized = resized
         self._names = {spec: spec.name for spec in ports}
         self._mtus = {spec: port.mtu for spec, port in ports.items()}
         self._attached = dict.fromkeys(ports, True)
@@ -44,7 +55,8 @@ class PortWatch:
                 self._warn([f"port {spec} was renamed to {seen.name} while the link was running"])
             if seen.mtu != self._mtus[spec]:
                 self._mtus[spec] = seen.mtu
-                self._warn([f"port {spec}: {_about(port, seen.mtu)}"])
+                self._resized(spec, seen.mtu)
+                self._warn([f"port {spec}: {_about(port, seen.mtu, self._longest[spec])}"])
             if not attached and self._attached[spec]:
                 self._attached[spec] = False
                 self.detached.append(f"port {spec}: {_DETACHED}")
@@ -52,10 +64,11 @@ class PortWatch:
         return None
 
 
-def _about(port: Port, mtu: int) -> str:
-    if mtu == port.mtu:
+def _about(port: Port, mtu: int, longest: int) -> str:
+    planned = longest - FRAMING_BYTES
+    if mtu in (planned, port.mtu):
         return f"its MTU is {mtu} again"
-    changed = f"its MTU became {mtu} while the link was running, which was made for {port.mtu}"
-    if mtu > port.mtu:
-        return f"{changed}: packets of more than {port.max_length} bytes to it are still dropped (super_packet)"
+    changed = f"its MTU became {mtu} while the link was running, which was made for {planned}"
+    if mtu > planned:
+        return f"{changed}: packets of more than {longest} bytes to it are still dropped (egress_mtu)"
     return f"{changed}: longer packets are still sent to it, and may be lost there without being counted"

@@ -116,6 +116,7 @@ def direction_report(
         },
         since_update_ns=max(since.since_ns - started_ns, 0) if since.updates else None,
         update_waiting=None if waiting is None else {"at_ns": max(waiting[0] - started_ns, 0), "asked": waiting[1]},
+        checksums={"finished_checksum": counters.checksums, "unfinished_checksum": counters.unfinished},
     )
 
 

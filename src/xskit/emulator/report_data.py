@@ -26,6 +26,7 @@ class DirectionReport:
     lateness_ns: dict[str, Any]
     since_update_ns: int | None = None
     update_waiting: dict[str, Any] | None = None
+    checksums: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         from xskit.emulator.report_text import direction_text
@@ -56,6 +57,12 @@ class PortReport:
     queues: int
     kernel: dict[str, int]
     chatter: int = 0
+    interface: dict[str, int] = field(default_factory=dict)
+    """What the interface counts of packets sent by anybody: tx_packets, tx_errors, tx_dropped."""
+    egress_refused: int | None = 0
+    """Packets that its driver dropped after it had taken them; None: they could not be counted."""
+    egress_uncounted: int = 0
+    """Packets given to its driver that are in none of its counters."""
     why: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:

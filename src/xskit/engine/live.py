@@ -87,6 +87,7 @@ class LiveDirection:
         seed: int,
         stamped: bool = True,
         finish_checksums: bool = False,
+        wire_length: int | None = None,
         owd_base_ns: int = 0,
         late_limit_ns: int = NO_LIMIT_NS,
     ) -> None:
@@ -125,6 +126,7 @@ class LiveDirection:
         direction.base, direction.frame_shift = frames.base, frames.shift
         direction.capacity_frames = frames.capacity
         direction.max_length, direction.max_frames = limits.max_length, limits.max_frames
+        direction.wire_length = limits.max_length if wire_length is None else wire_length
         direction.rx_batch = self.records + batch
         direction.owd_base_ns = direction.coming_base_ns = owd_base_ns
         direction.late_limit_ns = direction.earlier_limit_ns = direction.coming_limit_ns = late_limit_ns

@@ -133,9 +133,11 @@ class DropCause(IntEnum):
     PORT_DOWN = 5
     """The egress port was down or gone when the packet was due."""
     SUPER_PACKET = 6
-    """Longer than the egress port may send: the sender's segmentation offload is on."""
+    """Longer than the ingress port's own MTU: a sender's segmentation offload, or receive offload, is on."""
     TOO_MANY_FRAGMENTS = 7
     """More frames than a packet may have on TX."""
+    EGRESS_MTU = 8
+    """Longer than the egress port may send, though the ingress port's MTU allows it."""
 
 
 CAUSES = 16
@@ -161,7 +163,8 @@ class Counters(Record):
     clamped_ns: I64  # by how much at most
     unstamped: I64  # arrivals without a kernel stamp
     marked: I64  # given ECN's CE
-    checksums: I64  # partial checksums finished in software
+    checksums: I64  # packets whose partial checksum was finished in software
+    unfinished: I64  # packets that went on with a checksum that looks partial
     updates: I64
     clock_ns: I64  # the time of the last batch
     drops: I64  # address of CAUSES pairs (packets, bytes)

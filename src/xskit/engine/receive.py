@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xskit.engine.checksum import finish_checksum
+from xskit.engine.checksum import FINISHED, LEFT, finish_checksum
 from xskit.engine.clock import kick_receive
 from xskit.engine.packets import (
     FILL,
@@ -36,10 +36,11 @@ from xskit.xsk.rings import (
 
 INGRESS_BYTES = size_of(Ingress)
 INGRESS_RX = offset_of(Ingress, "rx")
+EGRESS_MTU = int(DropCause.EGRESS_MTU)
 MEMORY_FULL = int(DropCause.MEMORY_FULL)
 SUPER_PACKET = int(DropCause.SUPER_PACKET)
 TOO_MANY_FRAGMENTS = int(DropCause.TOO_MANY_FRAGMENTS)
-UNADMITTED = (MEMORY_FULL, SUPER_PACKET, TOO_MANY_FRAGMENTS)
+UNADMITTED = (MEMORY_FULL, SUPER_PACKET, TOO_MANY_FRAGMENTS, EGRESS_MTU)
 """Causes of drops in `admit`: such packets never meet a stage."""
 
 
@@ -102,7 +103,7 @@ def admit(direction: Direction, ingress: Ingress, count: int, handle: int) -> in
     counters.in_flight_bytes += length
     cause = 0
     if length > direction.max_length:
-        cause = SUPER_PACKET
+        cause = SUPER_PACKET if length > direction.wire_length else EGRESS_MTU
     elif frames > direction.max_frames:
         cause = TOO_MANY_FRAGMENTS
     elif counters.in_flight_frames + frames > direction.capacity_frames:
@@ -123,7 +124,11 @@ def admit(direction: Direction, ingress: Ingress, count: int, handle: int) -> in
         arrival.time_ns = stamp[0]
         stamp[0] = 0
     if ingress.finish_checksums:
-        counters.checksums += finish_checksum(direction.table, handle)
+        answer = finish_checksum(direction.table, handle)
+        if answer == FINISHED:
+            counters.checksums += 1
+        elif answer == LEFT:
+            counters.unfinished += 1
     return count + 1
 
 

@@ -83,6 +83,7 @@ class Direction(Record):
     capacity_frames: I64  # frames that may be inside; the others are for FILL
     max_length: I64  # the longest packet that the egress port sends
     max_frames: I64  # the most frames that a packet may have on TX
+    wire_length: I64  # the longest packet that the ingress port's MTU allows: what is longer was merged, or not cut yet
     next_ns: I64  # the pipeline's next event
     rx_batch: I64  # address of BATCH Arrival records
     rotate: I64  # ingress queue that is read first

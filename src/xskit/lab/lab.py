@@ -25,6 +25,7 @@ from xskit._fork import require_parent
 from xskit.arguments import literal
 from xskit.emulator.emulator import Emulator, LinkSpec, PortSpec
 from xskit.emulator.link import LinkDirection
+from xskit.emulator.offloads import CUTTING, PUTTING_IN, SUMMING
 from xskit.emulator.report import Report
 from xskit.emulator.settings import EngineSettings, link_settings, read
 from xskit.emulator.sizing import check_mtu
@@ -53,9 +54,8 @@ _numbers = itertools.count(1)
 
 NEEDED = ("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF")
 
-OFFLOADS_OFF = {"tx": False, "txvlan": False, "tx-vlan-stag-hw-insert": False}
-"""On an owned host's end: checksums are then finished before packets leave, and segmentation goes with them. A VLAN tag
-would otherwise lie beside the packet (skb->vlan_tci), where AF_XDP does not see it, and be lost."""
+OFFLOADS_OFF = dict.fromkeys((*SUMMING, *CUTTING, *PUTTING_IN), False)
+"""On an owned host's end: checksums are then finished, segments cut and VLAN tags put in before packets leave."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,40}")
 """Of a host: it becomes a part of a network namespace's name, and a word in /etc/hosts."""

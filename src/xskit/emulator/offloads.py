@@ -1,0 +1,126 @@
+"""Packets come whole, as a wire would bring them: offloads in the way of that are switched off while a link runs.
+
+At the port, and at the far end of a veth:
+
+    VLAN tags   AF_XDP does not see a tag that lies beside the packet (skb->vlan_tci), so the tag would be lost. A NIC
+                strips tags on receipt; behind a veth, the far end's stack leaves them to its device.
+    checksums   Behind a veth, the far end's stack leaves the checksum of TCP, UDP or SCTP to its device, whatever
+                encloses it. Without that offload the stack finishes the checksums of all that leaves by the far end:
+                packets of interfaces above it and forwarded packets included (validate_xmit_skb).
+    segments    In generic mode the port gets what the far end's stack leaves to its device to cut, and what receive
+                offload has merged.
+
+A tag inside the packet makes it 4 bytes longer, which counts against the MTU of the port (__is_skb_forwardable). So the
+port's MTU grows by as much: what fitted before fits still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xskit.emulator.ports import PortSpec
+from xskit.errors import XskitError
+from xskit.netconf import ethtool
+from xskit.netconf.changes import SetMtu, SetOffload
+from xskit.netconf.interfaces import LinkState, Watch, control_socket, mtu
+from xskit.netconf.journal import Journal
+from xskit.netconf.namespaces import inside
+from xskit.netconf.peers import far_end
+from xskit.xsk.port import CARRIER_SECONDS
+
+__all__ = ["CUTTING", "PUTTING_IN", "SUMMING", "TAG_BYTES", "Surroundings", "merge_nothing", "take_whole_packets"]
+
+TAG_BYTES = 4
+
+_TAKING_OUT = ("rx-vlan-hw-parse", "rx-vlan-stag-hw-parse")
+PUTTING_IN = ("tx-vlan-hw-insert", "tx-vlan-stag-hw-insert")
+"""By the kernel's names (net/ethtool/common.c): tags of 802.1Q, and of 802.1ad."""
+SUMMING = ("tx-checksum-*",)
+CUTTING = ("tx-tcp*-segmentation", "tx-udp-segmentation", "tx-sctp-segmentation", "tx-gso-list")
+_MERGING = ("rx-gro", "rx-gro-hw", "rx-lro")
+
+_TAGS_LOST = "VLAN tags may be lost"
+_SUMS_LEFT = "checksums are finished by xskit, where it can parse the packets"
+_UNCUT = "packets may come that are longer than the MTU (super_packet)"
+
+
+@dataclass
+class Surroundings:
+    """What lies around a port.
+
+    Attributes:
+        far: the far end of a veth, where it can be reached.
+        far_mtu: its MTU in bytes.
+        warnings: a sentence for each thing that could not be done.
+    """
+
+    far: PortSpec | None = None
+    far_mtu: int | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+def take_whole_packets(journal: Journal, port: PortSpec, *, room_bytes: int) -> Surroundings:
+    """Switch offloads off, at the port and at the far end of a veth.
+
+    `room_bytes` is how much larger the port's MTU may become.
+    """
+    found = Surroundings()
+    place = f"port {port}"
+    found.warnings += _switch_off(journal, port, _TAKING_OUT, f"{place}: {_TAGS_LOST}")
+    try:
+        far = far_end(port.name, port.namespace)
+    except XskitError as error:
+        found.warnings.append(
+            f"{place}: {error.cause}, so offloads stay on there: {_TAGS_LOST}, and {_SUMS_LEFT}; "
+            "there: ethtool -K INTERFACE tx off txvlan off"
+        )
+        return found
+    if far is None:
+        return found
+    found.far = PortSpec(far.name, far.namespace)
+    with inside(far.namespace):
+        found.far_mtu = mtu(far.name)
+    beyond = f"{place}, at its far end"
+    if _is_on(found.far, PUTTING_IN):
+        if room_bytes >= TAG_BYTES:
+            found.warnings += _make_room(journal, port)
+        found.warnings += _switch_off(journal, found.far, PUTTING_IN, f"{beyond}: {_TAGS_LOST}")
+    found.warnings += _switch_off(journal, found.far, SUMMING, f"{beyond}: {_SUMS_LEFT}")
+    found.warnings += _switch_off(journal, found.far, CUTTING, f"{beyond}: {_UNCUT}")
+    return found
+
+
+def merge_nothing(journal: Journal, port: PortSpec) -> list[str]:
+    """Switch receive offload off at a port in generic mode, which comes behind it."""
+    return _switch_off(journal, port, _MERGING, f"port {port}: {_UNCUT}")
+
+
+def _make_room(journal: Journal, port: PortSpec) -> list[str]:
+    with inside(port.namespace):
+        size_bytes = mtu(port.name) + TAG_BYTES
+    try:
+        journal.apply(SetMtu(port.name, size_bytes, namespace=port.namespace))
+    except XskitError as error:
+        return [f"port {port}: full-size packets with two VLAN tags do not fit: {error.cause}"]
+    return []
+
+
+def _is_on(port: PortSpec, offloads: Sequence[str]) -> bool:
+    with inside(port.namespace), control_socket() as control:
+        known = ethtool.features(control, port.name)
+    return any(known[name].active for name in offloads if name in known)
+
+
+def _switch_off(journal: Journal, port: PortSpec, offloads: Sequence[str], meaning: str) -> list[str]:
+    warnings = []
+    with inside(port.namespace), Watch() as watch:
+        before = watch.state(port.name)
+        for offload in offloads:
+            try:
+                journal.apply(SetOffload(port.name, {offload: False}, namespace=port.namespace))
+            except XskitError as error:
+                warnings.append(f"{meaning}: {error.cause}")
+        if before is LinkState.UP:  # some drivers reset the NIC
+            watch.wait(port.name, timeout_s=CARRIER_SECONDS)
+    return warnings
