@@ -24,6 +24,9 @@ from xskit.netconf.signals import DEADLY
 
 __all__ = ["changing"]
 
+_LENT = (signal.SIGTERM, signal.SIGHUP)
+"""What others, such as asyncio, take for a while and then set to the default: looked at before each change."""
+
 _INIT = 1
 _TRIES = 3
 
@@ -86,8 +89,8 @@ class _Ending:
     def _install(self) -> None:
         if os.getpid() == _INIT:
             return
-        for number in DEADLY:
-            if signal.getsignal(number) is signal.SIG_DFL and _c_handler(number) is None:
+        for number in _LENT if self._ours else DEADLY:
+            if _c_handler(number) is None:
                 signal.signal(number, self)
                 self._ours[number] = _c_handler(number)
 
