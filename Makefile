@@ -11,7 +11,8 @@ LINK := $(PREFIX)/bin/xskit
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help root demo install test test-vm test-vm-bench coverage lint types bench bench-peers experiments docs lock clean
+.NOTPARALLEL:
+.PHONY: help root demo install test test-pure test-real test-vm test-vm-bench coverage lint types bench bench-peers experiments docs lock clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -26,9 +27,16 @@ install: $(INSTALLED)  ## link xskit into /usr/local/bin (PREFIX=DIR: into DIR/b
 root:
 	@test "$$(id -u)" = 0 || { echo "network namespaces and AF_XDP sockets need root: sudo make $(MAKECMDGOALS)" >&2; exit 1; }
 
-test: $(INSTALLED)  ## all tests, then the coverage run (root, or the real ones are skipped)
-	@$(BIN)/python -m pytest -q
-	@$(MAKE) --no-print-directory coverage
+test: $(INSTALLED) test-pure test-real coverage  ## all tests, then the coverage run (root, or the real ones are skipped)
+
+# Pure tests share the CPUs; those with interfaces and packets have the machine to themselves, one after the other.
+PARALLEL := --numprocesses auto --maxprocesses 8 --dist worksteal
+
+test-pure: $(INSTALLED)  ## tests that need no kernel and no root, on all CPUs
+	@$(BIN)/python -m pytest -q $(PARALLEL) tests/pure
+
+test-real: $(INSTALLED)  ## tests on the kernel, and of the command (root, or they are skipped)
+	@$(BIN)/python -m pytest -q tests/real tests/e2e
 
 test-vm: $(INSTALLED)  ## other kernels and NIC models, in guests (QEMU; kernels are fetched into the user's cache)
 	@$(BIN)/python -m pytest -q -m vm tests/vm
@@ -36,10 +44,19 @@ test-vm: $(INSTALLED)  ## other kernels and NIC models, in guests (QEMU; kernels
 test-vm-bench: $(INSTALLED)  ## benchmarks and experiments in guests: minutes of counting instructions, so not in CI
 	@$(BIN)/python -m pytest -q -m vm_bench tests/vm
 
-# Compiled code is invisible to coverage; its pure-Python twins are not. The threshold is in pyproject.toml.
+# Compiled code is invisible to coverage; its pure-Python twins are not. The threshold is in pyproject.toml. Coverage's
+# own .pth file starts it in every worker, and in what tests start. These pure tests do not run the data plane.
+NOT_DATA_PLANE := abi bench_compare bench_conclusions bench_guests bench_session bench_verdicts benchmark blas bpf capture \
+  cli code_cache docs engine_pipeline_source experiments files guards house lab netconf netlink packaging public_api \
+  remedies statistics units vm
+DATA_PLANE = $(filter-out $(NOT_DATA_PLANE:%=tests/pure/test_%.py) $(NOT_DATA_PLANE:%=tests/pure/test_%_%), \
+  $(wildcard tests/pure/test_*.py))
+PLAIN := NUMBA_DISABLE_JIT=1 COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml COVERAGE_FILE=$(CURDIR)/$(VENV)/coverage
+
 coverage: $(INSTALLED)  ## the data plane as plain Python, without its compiler: what the tests reach
 	@rm -f $(VENV)/coverage $(VENV)/coverage.*
-	@NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -q tests/pure $(wildcard tests/real/test_engine*.py)
+	@$(PLAIN) $(BIN)/python -m pytest -q $(PARALLEL) $(DATA_PLANE)
+	@$(PLAIN) $(BIN)/python -m pytest -q $(wildcard tests/real/test_engine*.py)
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 

@@ -1,4 +1,8 @@
-"""For all tests: nothing may be left behind, tests that need root say so, and hypothesis repeats itself in CI."""
+"""For all tests: nothing may be left behind, tests that need root say so, and hypothesis repeats itself in CI.
+
+Workers of pytest-xdist run pure tests only, and each looks at its own file descriptors; what is left on the host is
+looked for where tests with the marker `root` run, in one process.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,15 @@ import pytest
 from tests.guards import Watch
 
 CI = os.environ.get("CI", "").lower() in ("1", "true")
+PLAIN_PYTHON = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+SHARED = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1  # pytest-xdist: this is one of several workers
 
-# Timed assertions fail on a busy machine: no deadlines.
-hypothesis.settings.register_profile("dev", deadline=None)
-hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
+# Timed assertions fail on a busy machine: no deadlines. Plain Python is slow, and compiled code has run all examples.
+EXAMPLES = 30 if PLAIN_PYTHON else 100
+hypothesis.settings.register_profile("dev", deadline=None, max_examples=EXAMPLES)
+hypothesis.settings.register_profile(
+    "ci", hypothesis.settings.get_profile("dev"), derandomize=True, database=None, print_blob=True
+)
 hypothesis.settings.load_profile("ci" if CI else "dev")
 
 # A shell has these ignored in what it starts in the background, and in all that this starts: but tests send them.
@@ -25,7 +34,7 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
         signal.signal(_number, _handler)
 
 # A worker that is plain Python holds the interpreter's lock; a test's threads would wait 5 ms for it at every call.
-if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+if PLAIN_PYTHON:
     sys.setswitchinterval(0.0005)
 
 _WATCH = pytest.StashKey[Watch]()
@@ -33,7 +42,7 @@ _WATCH = pytest.StashKey[Watch]()
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests that put something of their own in the place of a compiled function belong to the run without compiler."""
-    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+    if PLAIN_PYTHON:
         return
     aside = [item for item in items if item.get_closest_marker("plain_python") is not None]
     if aside:
@@ -42,6 +51,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("root") is not None and SHARED:
+        pytest.fail("has the machine to itself: run it without --numprocesses", pytrace=False)
     if item.get_closest_marker("root") is not None and os.geteuid() != 0:
         if CI:
             pytest.fail("needs root, and in CI everything runs", pytrace=False)

@@ -20,7 +20,7 @@ from xskit.memory import Region, record_view, size_of
 from xskit.stages.server import scale
 
 # What is statistical draws fewer numbers as plain Python, which is some hundred times slower.
-MANY = 10_000 if DISABLED else 200_000
+MANY = 4_000 if DISABLED else 200_000
 
 FIFO_PUSH, FIFO_COUNT, FIFO_TIME, FIFO_PACKET, FIFO_DROP, FIFO_LOOK = range(6)
 WHEEL_PUSH, WHEEL_NEXT, WHEEL_POP, WHEEL_FLOOR, WHEEL_SPAN = range(5)

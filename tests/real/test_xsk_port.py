@@ -71,7 +71,8 @@ def test_a_port_in_another_namespace_shows_what_it_got():
 
 @pytest.mark.parametrize("mode", ["auto", "generic"])
 def test_a_device_without_native_xdp_is_opened_in_generic_mode(pair, mode):
-    ip("link", "add", "xkd0", "type", "bridge")
+    ip("link", "add", "xkd0", "up", "type", "bridge")
+    ip("link", "set", "vb", "master", "xkd0")  # a bridge has a carrier when a port of it has
     with Umem(frames=64) as memory, Port.open("xkd0", memory, mode=mode) as port:
         assert (port.xdp_mode, port.zero_copy) == ("generic", False)
         assert [sentence.partition(":")[0] for sentence in port.why] == (["native"] if mode == "auto" else [])
