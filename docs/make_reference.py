@@ -130,8 +130,6 @@ def _default(field: FieldInfo) -> str:
     value = field.get_default(call_default_factory=True)
     if isinstance(value, QueueSettings):
         value = value.limit
-    if isinstance(value, units.QueueLimit):
-        value = units.format_queue_limit(value)
     if isinstance(value, float):
         value = f"{value:g}"
     return "" if value is None else f"`{str(value).lower() if isinstance(value, bool) else value}`"

@@ -13,6 +13,7 @@ from fractions import Fraction
 from statistics import NormalDist
 
 from xskit.engine.packets import DropCause
+from xskit.stages import default_queue
 from xskit.stages.bottleneck import Bottleneck
 from xskit.stages.delay import Delay, Jitter
 from xskit.stages.delay_free import FreeDelay
@@ -150,14 +151,14 @@ class Reference:
             self.queue.append(Queued(number, length))
 
     def full(self, length: int) -> bool:
-        limit = self.now.bottleneck.limit
+        asked = self.now.bottleneck
+        limit = asked.limit or default_queue(asked.rate_bps, overhead=asked.overhead.name)
         if limit.unit == "packets":
             return len(self.queue) + 1 > limit.value
         bytes_then = sum(self.wire_bytes(n, self.now) for n in [*(q.length for q in self.queue), length])
         if limit.unit == "bytes":
             return bytes_then > limit.value
-        rate = self.now.bottleneck.rate_bps
-        return rate is not None and bytes_then * 8 * 10**9 > limit.value * rate
+        return asked.rate_bps is not None and bytes_then * 8 * 10**9 > limit.value * asked.rate_bps
 
     def advance(self, time_ns: float) -> None:
         while self.queue and math.floor(self.head_done) <= time_ns:

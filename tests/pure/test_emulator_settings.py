@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from xskit.emulator.emulator import Emulator, LinkSpec, PortSpec
 from xskit.emulator.mistakes import SettingsError
+from xskit.emulator.queue_warning import narrow_queue
 from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings, link_settings, read
 from xskit.engine.sizes import LONGEST_HORIZON_NS
 from xskit.units import QueueLimit
@@ -148,7 +149,7 @@ def test_short_forms_of_a_link():
         ("100packets", QueueLimit("packets", 100)),
         ("64KiB", QueueLimit("bytes", 65536)),
         (0, QueueLimit("packets", 0)),
-        ("droptail", QueueLimit("ns", 50_000_000)),
+        ("droptail", None),
         ({"kind": "droptail", "limit": "9packets"}, QueueLimit("packets", 9)),
         ({"limit": QueueLimit("bytes", 7)}, QueueLimit("bytes", 7)),
     ],
@@ -233,6 +234,61 @@ def test_what_was_asked_in_base_units():
         "queue": {"kind": "droptail", "limit": "64KiB"},
         "loss": 0.005,
     }
+
+
+@pytest.mark.parametrize(
+    ("rate", "longest", "overhead", "limit", "text"),
+    [
+        (None, 1518, "L2", QueueLimit("ns", 50_000_000), "50ms"),
+        ("10Mbit", 1518, "L2", QueueLimit("ns", 50_000_000), "50ms"),
+        ("2428800bit", 1518, "L2", QueueLimit("ns", 50_000_000), "50ms"),  # 15180 bytes: ten packets
+        ("2428799bit", 1518, "L2", QueueLimit("bytes", 15180), "15180B"),
+        ("64kbit", 1518, "L2", QueueLimit("bytes", 15180), "15180B"),
+        ("64kbit", 1518, "L1", QueueLimit("bytes", 15420), "15420B"),
+        ("64kbit", 1518, "L3", QueueLimit("bytes", 15040), "15040B"),
+        ("10Mbit", 9018, "L2", QueueLimit("bytes", 90180), "90180B"),
+    ],
+)
+def test_the_default_queue_holds_ten_full_size_packets_at_any_rate(rate, longest, overhead, limit, text):
+    settings = read(DirectionSettings, {"rate": rate, "overhead": overhead})
+    assert settings.queue_limit(longest) == limit
+    assert settings.asked(longest)["queue"]["limit"] == text
+    if rate:
+        faster = settings.changed({"rate": "1Gbit"})
+        assert faster.queue_limit(longest) == QueueLimit("ns", 50_000_000)
+        assert faster.changed({"rate": rate}).queue_limit(longest) == limit
+
+
+def test_a_queue_that_was_asked_for_stays_as_it_is():
+    settings = read(DirectionSettings, {"rate": "64kbit", "queue": "50ms"})
+    assert settings.queue_limit(1518) == QueueLimit("ns", 50_000_000)
+    assert settings.changed({"rate": "1kbit"}).queue_limit(1518) == QueueLimit("ns", 50_000_000)
+
+
+@pytest.mark.parametrize(
+    ("rate", "queue", "sentence"),
+    [
+        ("400kbit", "50ms", "queue = 50ms holds 2500 bytes at 400kbit, less than two packets of 1518"),
+        ("10Mbit", "2KiB", "queue = 2KiB holds 2048 bytes at 10Mbit, less than two packets of 1518"),
+        ("485760bit", "50ms", None),  # 3036 bytes
+        ("485759bit", "50ms", "queue = 50ms holds 3035 bytes at 485759bit, less than two packets of 1518"),
+        (None, "50ms", None),
+        ("64kbit", None, None),
+        ("64kbit", "1packets", None),
+        ("64kbit", 0, None),
+        ("64kbit", "0ms", None),
+    ],
+)
+def test_a_queue_for_less_than_two_packets_is_warned_of(rate, queue, sentence):
+    asked = {"rate": rate} | ({} if queue is None else {"queue": queue})
+    said = narrow_queue("run forward", read(DirectionSettings, asked), 1518)
+    if sentence is None:
+        assert said == []
+    else:
+        assert said == [
+            f"run forward: {sentence}: one that comes while another is being sent is dropped; queue = 10packets would "
+            "hold ten"
+        ]
 
 
 def test_links_share_neither_ports_nor_names():

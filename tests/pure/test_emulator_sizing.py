@@ -21,12 +21,13 @@ QUEUES = st.one_of(
 )
 LIMITED = st.builds(
     lambda rate, owd, jitter, queue: read(
-        DirectionSettings, {"rate": f"{rate}bit", "owd": f"{owd}us", "jitter": f"{jitter}us", "queue": queue}
+        DirectionSettings,
+        {"rate": f"{rate}bit", "owd": f"{owd}us", "jitter": f"{jitter}us"} | ({"queue": queue} if queue else {}),
     ),
     st.integers(1, 10**10),
     st.integers(0, 2_000_000),
     st.integers(0, 100_000),
-    QUEUES,
+    st.one_of(st.none(), QUEUES),
 )
 UNLIMITED = st.builds(
     lambda owd, queue: read(DirectionSettings, {"owd": f"{owd}us", "queue": queue}), st.integers(0, 500_000), QUEUES
@@ -52,7 +53,7 @@ def plan_for(directions, mtus=None, fills=None, frame_size=None, memory_bytes=No
 def must_hold(settings, longest) -> int:
     """Full-size packets inside a saturated direction, by the textbook: rate x time on the way, and the queue."""
     packets = settings.rate * (settings.owd + 3 * settings.jitter) / 8e9 / longest
-    limit = settings.queue.limit
+    limit = settings.queue_limit(longest)
     packets += {
         "packets": limit.value,
         "bytes": limit.value / longest,
@@ -76,7 +77,7 @@ def test_smaller_packets_are_covered_down_to_the_size_that_the_plan_names(settin
     size = share.packet_bytes
     assert 1 <= size <= mtu + 18
     assume(size <= plan.frame_size - HEADROOM_BYTES)
-    held, extra = in_flight(settings)
+    held, extra = in_flight(settings, mtu + 18)
     assert share.packets >= math.floor(held / size) + extra
 
 

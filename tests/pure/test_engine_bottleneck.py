@@ -14,6 +14,7 @@ from tests.pure.reference import Settings
 from tests.pure.support_engine import MANY, scale_call
 from tests.pure.support_pipeline import END_NS, MS, dropped, pipeline, play
 from xskit.engine.packets import DropCause
+from xskit.stages import FULL_BYTES
 from xskit.stages.bottleneck import Bottleneck
 from xskit.stages.server import Overhead
 from xskit.units import QueueLimit
@@ -147,6 +148,18 @@ def test_the_limit_counts_bytes_as_the_rate_does() -> None:
 @pytest.mark.parametrize("limit", [QueueLimit("packets", 0), QueueLimit("bytes", 0), QueueLimit("ns", 0)])
 def test_an_idle_bottleneck_takes_any_packet(limit: QueueLimit) -> None:
     assert kept_of_a_burst(one(1000, limit), [9000, 60]) == [0]
+
+
+@pytest.mark.parametrize("overhead", Overhead)
+@pytest.mark.parametrize("rate_bps", [1000, 64_000, 400_000])
+def test_a_slow_bottleneck_holds_ten_packets_unless_told(rate_bps: int, overhead: Overhead) -> None:
+    bottleneck = Bottleneck(rate_bps, overhead)
+    assert kept_of_a_burst(Settings(bottleneck=bottleneck), [FULL_BYTES] * 12) == list(range(10))
+    assert kept_of_a_burst(Settings(bottleneck=bottleneck), [FULL_BYTES - 4] * 12) == list(range(10))
+
+
+def test_a_fast_bottleneck_holds_50_ms_unless_told() -> None:
+    assert len(kept_of_a_burst(Settings(bottleneck=Bottleneck(10**7)), [1250] * 100)) == 50
 
 
 def test_a_packet_that_has_just_left_makes_room_for_one_that_comes_in_that_nanosecond() -> None:

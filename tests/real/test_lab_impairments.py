@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.real.lab_rig import dropped, lost_by, pair, wait_until
+from tests.real.lab_rig import UDP_OVERHEAD_BYTES, datagram, dropped, lost_by, pair, wait_until
 from xskit.emulator.intervals import binomial_interval, median_interval, quantile_interval
 from xskit.engine.fifo import Fifo
 from xskit.engine.packets import PacketLine
@@ -163,6 +163,33 @@ def test_the_queue_holds_what_was_asked(limit):
         assert dropped(flow.direction) == {"queue_full": 40}
         bottleneck = made.link.report().links[0].directions[0].stages[1]
         assert (bottleneck["packets"], bottleneck["peak_bytes"], bottleneck["dropped"]) == (10, 1000, 40)
+
+
+def test_fragments_fit_into_the_default_queue_of_a_slow_link():
+    """A datagram of 2800 bytes is two packets; the second one waits for the first. 50 ms would hold 2500 bytes."""
+    with pair(rate="400kbit") as made:
+        flow = made.flow()
+        for number in range(10):
+            flow.sender.send(datagram(number, 2800 + UDP_OVERHEAD_BYTES))
+            wait_until(lambda sent=number + 1: flow.counters.sent == 2 * sent, "both fragments have left")
+        assert flow.numbers() == list(range(10))
+        report = made.link.report()
+        assert report.links[0].directions[0].asked["queue"] == {"kind": "droptail", "limit": "15180B"}
+        assert report.warnings == []
+
+
+def test_the_default_queue_and_the_warning_follow_the_rate():
+    with pair() as made:
+        made.link.update(rate="8bit")
+        flow = made.flow()
+        flow.send(14, 1514)
+        assert (flow.counters.in_flight, dropped(flow.direction)) == (10, {"queue_full": 4})
+        assert made.link.report().warnings == []
+        made.link.forward.update(queue="50ms")
+        assert made.link.report().warnings == [
+            "a-b forward: queue = 50ms holds 0 bytes at 8bit, less than two packets of 1518: one that comes while "
+            "another is being sent is dropped; queue = 10packets would hold ten"
+        ]
 
 
 def test_a_delay_never_drops():

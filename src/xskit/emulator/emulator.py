@@ -26,6 +26,7 @@ from xskit.emulator.offloads import Surroundings, merge_nothing, take_whole_pack
 from xskit.emulator.portcounts import PortCounts, kept_chatter, port_reports
 from xskit.emulator.ports import LinkSpec, PortSpec, port_facts, remarks
 from xskit.emulator.portwatch import PortWatch
+from xskit.emulator.queue_warning import narrow_queue
 from xskit.emulator.report import Report
 from xskit.emulator.report_data import LinkReport, WorkerReport
 from xskit.emulator.room import check_room, engine_words
@@ -199,7 +200,7 @@ class Emulator:
             receiving, sending = self.ports[ingress], self.ports[egress]
             live = LiveDirection(
                 f"{spec.name} {name}",
-                settings.stages(),
+                settings.stages(sending.max_length),
                 receive=[_receive_end(queue, receiving) for queue in receiving.queues],
                 transmit=[_transmit_end(sending.queues[0], sending)],
                 table=table,
@@ -219,6 +220,7 @@ class Emulator:
                 late_limit_ns=late_limit_ns(settings.owd),
             )
             self._closing.callback(live.close)
+            self._warn(narrow_queue(live.name, settings, sending.max_length))
             first += share.frames
             made.append(
                 LinkDirection(

@@ -11,6 +11,7 @@ from xskit.arguments import whole
 from xskit.emulator.arrivals import Arrivals, beyond_memory
 from xskit.emulator.mistakes import CapacityError
 from xskit.emulator.monitor import SaturatedRate
+from xskit.emulator.queue_warning import narrow_queue
 from xskit.emulator.report import Report, direction_report
 from xskit.emulator.report_data import DirectionReport, LinkReport
 from xskit.emulator.settings import DirectionSettings
@@ -146,6 +147,7 @@ class LinkDirection:
         assert self._worker is not None
         if warning := beyond_memory(self.live.name, settings, self._plan, self._number, self._arrivals):
             self._warn([warning])
+        self._warn(narrow_queue(self.live.name, settings, self._max_length))
         with self._applying:
             number = self._updates + 1
             self._asked[number] = SettingsStep(
@@ -154,7 +156,7 @@ class LinkDirection:
             try:
                 self._worker.update(
                     self.live,
-                    settings.stages(),
+                    settings.stages(self._max_length),
                     at_ns,
                     owd_base_ns=settings.owd_base_ns,
                     late_limit_ns=late_limit_ns(settings.owd),
@@ -191,13 +193,13 @@ class LinkDirection:
         waiting = self._asked.get(achieved.updates + 1)
         return direction_report(
             self.name,
-            asked.settings.asked(),
+            asked.settings.asked(self._max_length),
             reading,
             achieved,
             self.live.pipeline.kinds,
             asked.rate.bps,
             started_ns=started_ns,
-            waiting=None if waiting is None else (waiting.at_ns, waiting.settings.asked()),
+            waiting=None if waiting is None else (waiting.at_ns, waiting.settings.asked(self._max_length)),
         )
 
 

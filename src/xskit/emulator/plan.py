@@ -25,8 +25,8 @@ from xskit.emulator.sizing import (
     PortFacts,
     check_mtu,
     fill_entries,
-    full_size_packets,
     in_flight,
+    packets_held,
     plan_links,
 )
 from xskit.errors import Setting, UsageError
@@ -143,7 +143,7 @@ def plan(
         ports=ports,
         queues=queues,
         mtu=mtu,
-        asked={"forward": settings.forward.asked(), "reverse": settings.reverse.asked()},
+        asked={"forward": settings.forward.asked(port.longest), "reverse": settings.reverse.asked(port.longest)},
         memory=memory,
         sizes=_sizes(settings, memory, port.longest, ports // 2, mix),
         rings=Rings(engine.ring_size, engine.ring_size, fill, engine.ring_size, hardware_ring, ring_bytes),
@@ -176,21 +176,26 @@ def _sizes(
             *([mix] if len(mix.counts) > 1 else []),
         ]
     directions = (settings.forward, settings.reverse)
-    return [_size_row(each, directions, memory, usable, links) for each in mixes]
+    return [_size_row(each, directions, memory, usable, longest, links) for each in mixes]
 
 
 def _size_row(
-    mix: PacketMix, directions: Sequence[DirectionSettings], memory: MemoryPlan, usable: int, links: int
+    mix: PacketMix,
+    directions: Sequence[DirectionSettings],
+    memory: MemoryPlan,
+    usable: int,
+    longest: int,
+    links: int,
 ) -> SizeRow:
     each = mix.frames_per_packet(usable)
-    held = [full_size_packets(direction, mix.mean_bytes) for direction in directions]
+    held = [packets_held(direction, mix.mean_bytes, longest) for direction in directions]
     known = [packets for packets in held if packets is not None]
     if len(known) < len(held):
         return SizeRow(mix.mean_bytes, each, None, None, None, None, covered=True)
     frames = [math.ceil(packets * each) for packets in known]
     covered = all(share.packets >= number for share, number in zip(memory.directions, frames, strict=False))
     # the bytes of a queue counted in packets depend on the packets; those of a rate and a time do not
-    bounds = [found for found in map(in_flight, directions) if found is not None]
+    bounds = [found for direction in directions if (found := in_flight(direction, longest)) is not None]
     packed = sum(on_the_way + round(queued * mix.mean_bytes) for on_the_way, queued in bounds)
     return SizeRow(
         packet_bytes=mix.mean_bytes,

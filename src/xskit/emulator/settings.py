@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 from xskit import units
 from xskit.emulator.mistakes import SettingsError, explain
 from xskit.engine.sizes import LONGEST_HORIZON_NS
-from xskit.stages import DEFAULT_QUEUE
+from xskit.stages import FULL_BYTES, default_queue
 from xskit.units import QueueLimit
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ Rate = Annotated[int, _reader(units.parse_rate, int, "100Mbit"), PlainSerializer
 Probability = Annotated[
     float, _reader(units.parse_probability, float, "0.5%"), PlainSerializer(units.format_probability)
 ]
+Limit = Annotated[
+    QueueLimit, _reader(units.parse_queue_limit, QueueLimit, "50ms"), PlainSerializer(units.format_queue_limit)
+]
 Size = Annotated[int, _reader(units.parse_size, int, "64MiB"), PlainSerializer(units.format_size)]
 
 
@@ -80,9 +83,7 @@ class QueueSettings(_Strict):
     """The queue in front of the bottleneck: `50ms`, `100packets`, `64KiB`, `droptail`, or a table."""
 
     kind: Literal["droptail"] = "droptail"
-    limit: Annotated[
-        QueueLimit, _reader(units.parse_queue_limit, QueueLimit, "50ms"), PlainSerializer(units.format_queue_limit)
-    ] = DEFAULT_QUEUE
+    limit: Limit | None = Field(default=None, description="left out: 50ms, and at least 10 packets of full size")
 
     @model_validator(mode="before")
     @classmethod
@@ -109,7 +110,8 @@ class DirectionSettings(_Strict):
     rate: Rate | None = Field(default=None, description="of the bottleneck: 100Mbit, 1Gbit; left out: none")
     overhead: Literal["L1", "L2", "L3"] = Field(default="L2", description="which bytes of a packet the rate counts")
     queue: QueueSettings = Field(
-        default_factory=QueueSettings, description="what the bottleneck holds: 50ms, 64KiB, 100packets"
+        default_factory=QueueSettings,
+        description="what the bottleneck holds: 64KiB, 100packets, 80ms; left out: 50ms, at least 10 full packets",
     )
     loss: Probability = Field(default=0.0, description="probability of loss: 0.5%, 0.005; 100% is a black hole")
 
@@ -130,15 +132,22 @@ class DirectionSettings(_Strict):
     def _draws_far(self) -> bool:
         return bool(self.jitter) and self.jitter_distribution == "normal"
 
-    def stages(self) -> list[Stage]:
-        """All the default stages, those that do nothing included, so that an update never compiles."""
+    def queue_limit(self, longest: int) -> QueueLimit:
+        """What the queue holds where the longest packet has so many bytes."""
+        return self.queue.limit or default_queue(self.rate, longest, self.overhead)
+
+    def stages(self, longest: int = FULL_BYTES) -> list[Stage]:
+        """All the default stages, those that do nothing included, so that an update never compiles.
+
+        `longest`: bytes of the longest packet.
+        """
         from xskit.stages.bottleneck import Bottleneck
         from xskit.stages.delay import Delay, Jitter
         from xskit.stages.delay_free import FreeDelay
         from xskit.stages.loss import Loss
         from xskit.stages.server import Overhead
 
-        bottleneck = Bottleneck(rate_bps=self.rate, overhead=Overhead[self.overhead], limit=self.queue.limit)
+        bottleneck = Bottleneck(rate_bps=self.rate, overhead=Overhead[self.overhead], limit=self.queue_limit(longest))
         delay = FreeDelay if self.order == "free" else Delay
         jitter = Jitter.NORMAL if self.jitter_distribution == "normal" else Jitter.UNIFORM
         return [Loss(self.loss), bottleneck, delay(self.owd, self.jitter, jitter)]
@@ -169,8 +178,8 @@ class DirectionSettings(_Strict):
             raise SettingsError("order cannot change while the link runs: it decides which stages are compiled")
         return result
 
-    def asked(self) -> dict[str, Any]:
-        """What was asked for, in base units, for the report."""
+    def asked(self, longest: int = FULL_BYTES) -> dict[str, Any]:
+        """What was asked for, in base units, for the report; `longest`: bytes of the longest packet."""
         return {
             "owd_ns": self.owd,
             "jitter_ns": self.jitter,
@@ -178,7 +187,7 @@ class DirectionSettings(_Strict):
             "order": self.order,
             "rate_bps": self.rate,
             "overhead": self.overhead,
-            "queue": {"kind": self.queue.kind, "limit": units.format_queue_limit(self.queue.limit)},
+            "queue": {"kind": self.queue.kind, "limit": units.format_queue_limit(self.queue_limit(longest))},
             "loss": self.loss,
         }
 

@@ -127,12 +127,15 @@ def frame_size_for(max_length: int, unit_bytes: int = 1) -> int:
     return 2048 if max_length <= (2048 - HEADROOM_BYTES) // unit_bytes * unit_bytes else 4096
 
 
-def in_flight(settings: DirectionSettings) -> tuple[int, int] | None:
-    """What the direction must hold at its rate: (bytes, and on top packets of any size); None without a rate."""
+def in_flight(settings: DirectionSettings, longest: int) -> tuple[int, int] | None:
+    """What the direction must hold at its rate: (bytes, and on top packets of any size); None without a rate.
+
+    `longest`: bytes of the longest packet, by which the default queue is measured.
+    """
     if settings.rate is None:
         return None
     on_the_way = settings.rate * (settings.owd + 3 * settings.jitter) // 8_000_000_000
-    limit = settings.queue.limit
+    limit = settings.queue_limit(longest)
     if limit.unit == "packets":
         return on_the_way, limit.value
     if limit.unit == "bytes":
@@ -140,15 +143,15 @@ def in_flight(settings: DirectionSettings) -> tuple[int, int] | None:
     return on_the_way + settings.rate * limit.value // 8_000_000_000, 0
 
 
-def full_size_packets(settings: DirectionSettings, longest: float) -> int | None:
-    """Packets of one size, of the longest usually, that the direction must hold at its rate; None without a rate."""
-    held = in_flight(settings)
-    return None if held is None else math.ceil(held[0] / longest) + held[1]
+def packets_held(settings: DirectionSettings, packet_bytes: float, longest: int) -> int | None:
+    """Packets of one size that the direction must hold at its rate; None without a rate."""
+    held = in_flight(settings, longest)
+    return None if held is None else math.ceil(held[0] / packet_bytes) + held[1]
 
 
-def packets_needed(settings: DirectionSettings, packet_bytes: float) -> int:
+def packets_needed(settings: DirectionSettings, packet_bytes: float, longest: int) -> int:
     """Packets of one size that are in flight at once under these settings, and some to spare."""
-    held = full_size_packets(settings, packet_bytes)
+    held = packets_held(settings, packet_bytes, longest)
     if held is None:
         return LEAST_PACKETS + UNLIMITED_PPS * (settings.owd + 3 * settings.jitter) // 1_000_000_000
     return LEAST_PACKETS // 4 + math.ceil(held * MARGIN)
@@ -187,10 +190,10 @@ def plan_memory(
         if mix is not None:
             wanted.append(_frames_for_mix(settings, mix, longest, usable, frame_size))
             continue
-        few = packets_needed(settings, longest) * math.ceil(longest / usable)
+        few = packets_needed(settings, longest, longest) * math.ceil(longest / usable)
         if settings.rate is None:
             few = min(few, UNLIMITED_DIRECTION_BYTES // frame_size)
-        many = packets_needed(settings, SMALLEST_PACKET_BYTES)
+        many = packets_needed(settings, SMALLEST_PACKET_BYTES, longest)
         wanted.append(max(few, min(many, DEFAULT_DIRECTION_BYTES // frame_size)))
     shares = wanted
     unit = max(PAGE_BYTES // frame_size, 1)
@@ -273,14 +276,14 @@ def _frames_for_mix(settings: DirectionSettings, mix: PacketMix, longest: int, u
             f"a packet of {mix.longest} bytes does not pass an MTU of {longest - FRAMING_BYTES}",
             remedy=f"--mtu {mix.longest - FRAMING_BYTES}",
         )
-    frames = math.ceil(packets_needed(settings, mix.mean_bytes) * mix.frames_per_packet(usable))
+    frames = math.ceil(packets_needed(settings, mix.mean_bytes, longest) * mix.frames_per_packet(usable))
     return frames if settings.rate is not None else min(frames, UNLIMITED_DIRECTION_BYTES // frame_size)
 
 
 def _direction_plan(
     settings: DirectionSettings, longest: int, frames_per_packet: int, frames: int, fill: int, wanted: int
 ) -> DirectionPlan:
-    held = in_flight(settings)
+    held = in_flight(settings, longest)
     covered = SMALLEST_PACKET_BYTES
     if held is not None:
         covered = min(max(math.ceil(held[0] / max(frames - held[1], 1)), 1), longest)
@@ -324,8 +327,8 @@ def check_capacity(
     Raises:
         CapacityError: with the number to set.
     """
-    packets = full_size_packets(wanted, max_length)
-    if packets is None or packets <= (full_size_packets(now, max_length) or 0):
+    packets = packets_held(wanted, max_length, max_length)
+    if packets is None or packets <= (packets_held(now, max_length, max_length) or 0):
         return
     share = plan.directions[number]
     frames = packets * share.frames_per_packet

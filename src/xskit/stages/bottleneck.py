@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from xskit.engine.stage import StageKind
-from xskit.stages import DEFAULT_QUEUE
+from xskit.stages import default_queue
 from xskit.stages.queues import droptail
 from xskit.stages.server import Overhead, server_parameters
 from xskit.units import QueueLimit
@@ -19,12 +19,12 @@ class Bottleneck:
     Attributes:
         rate_bps: bit/s; None is unlimited.
         overhead: which bytes the rate counts.
-        limit: of the queue.
+        limit: of the queue; None: `default_queue`, for packets of an MTU of 1500.
     """
 
     rate_bps: int | None = None
     overhead: Overhead = Overhead.L2
-    limit: QueueLimit = field(default=DEFAULT_QUEUE)
+    limit: QueueLimit | None = None
 
     @property
     def kind(self) -> StageKind:
@@ -33,4 +33,5 @@ class Bottleneck:
 
     def parameters(self) -> Mapping[str, int | float]:
         """The parameters record."""
-        return server_parameters(self.rate_bps, self.overhead) | droptail.limits(self.limit, self.rate_bps)
+        limit = self.limit or default_queue(self.rate_bps, overhead=self.overhead.name)
+        return server_parameters(self.rate_bps, self.overhead) | droptail.limits(limit, self.rate_bps)

@@ -15,6 +15,7 @@ from xskit.engine.packets import INFINITE_NS
 from xskit.engine.stage import Holding
 from xskit.jit import i64, inlined
 from xskit.memory import F64, I64, Record
+from xskit.stages import OVERHEAD_BYTES
 
 BIT_NS = 1_000_000_000
 """A bit takes 10**9 / rate ns."""
@@ -122,6 +123,11 @@ def change_rate(service: Service, old: Server, new: Server, time_ns: int) -> Non
 
 def server_parameters(rate_bps: int | None, overhead: Overhead) -> dict[str, int | float]:
     """The fields of Server."""
-    added, minimum = {Overhead.L1: (24, 60), Overhead.L2: (0, 0), Overhead.L3: (-14, 14)}[overhead]
+    minimum = {Overhead.L1: 60, Overhead.L2: 0, Overhead.L3: 14}[overhead]
     inverse = 1.0 / rate_bps if rate_bps else 0.0
-    return {"rate_bps": rate_bps or 0, "inverse": inverse, "overhead": added, "minimum": minimum}
+    return {
+        "rate_bps": rate_bps or 0,
+        "inverse": inverse,
+        "overhead": OVERHEAD_BYTES[overhead.name],
+        "minimum": minimum,
+    }
