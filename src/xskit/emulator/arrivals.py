@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from xskit import units
 from xskit.emulator.settings import DirectionSettings
-from xskit.emulator.sizing import HEADROOM_BYTES, MemoryPlan, memory_for
+from xskit.emulator.sizing import HEADROOM_BYTES, MemoryPlan, memory_for, to_spare
 
 __all__ = ["Arrivals", "beyond_memory"]
 
@@ -63,5 +63,5 @@ def beyond_memory(
     return (
         f"{name}: at the {packets_per_second:.0f} packets/s that came in the last second, {frames} frames will be in "
         f"flight, and the packet memory was planned for {share.packets}: what does not fit is dropped (memory_full); "
-        f"{units.format_size(memory_for(plan, share, frames))} of memory would hold it"
+        f"{units.format_size(memory_for(plan, share, to_spare(frames)))} of memory would hold it"
     )

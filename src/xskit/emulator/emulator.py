@@ -29,7 +29,7 @@ from xskit.emulator.portwatch import PortWatch
 from xskit.emulator.queue_warning import narrow_queue
 from xskit.emulator.report import Report
 from xskit.emulator.report_data import LinkReport, WorkerReport
-from xskit.emulator.room import check_room, engine_words
+from xskit.emulator.room import check_room, engine_words, memory_remedy
 from xskit.emulator.settings import DirectionSettings, EngineSettings
 from xskit.emulator.significance import late_limit_ns
 from xskit.emulator.sizing import FRAMING_BYTES, MemoryPlan, PortFacts, fill_entries, plan_links
@@ -44,7 +44,6 @@ from xskit.errors import UsageError
 from xskit.netconf.changes import SetPromiscuous
 from xskit.netconf.journal import Journal
 from xskit.netconf.privileges import require
-from xskit.units import format_size
 from xskit.xsk.port import Port
 from xskit.xsk.umem import Umem
 
@@ -367,8 +366,10 @@ class Emulator:
         ]
 
     def _memory_remedy(self) -> str:
-        planned = 0 if self.plan is None else self.plan.umem_bytes
-        return f"set memory to {format_size(1 << (2 * max(planned, 1) - 1).bit_length())}"
+        """What would have kept memory from running out; nothing where it did not."""
+        needs = [direction.need for link in self.links.values() for direction in link.directions]
+        needed = [need.memory() for need in needs if need.ran_out]
+        return memory_remedy(self.plan, self.engine, max(needed)) if needed and self.plan is not None else ""
 
 
 def _receive_end(queue: Any, port: Port) -> ReceiveEnd:

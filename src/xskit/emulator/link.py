@@ -11,6 +11,7 @@ from xskit.arguments import whole
 from xskit.emulator.arrivals import Arrivals, beyond_memory
 from xskit.emulator.mistakes import CapacityError
 from xskit.emulator.monitor import SaturatedRate
+from xskit.emulator.need import Need
 from xskit.emulator.queue_warning import narrow_queue
 from xskit.emulator.report import Report, direction_report
 from xskit.emulator.report_data import DirectionReport, LinkReport
@@ -67,6 +68,7 @@ class LinkDirection:
     Attributes:
         name: "forward" or "reverse".
         settings: what is asked for now, or will be once an update that waits takes force.
+        need: how much memory the traffic needs.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class LinkDirection:
         self._require_ours = require_ours
         self._arrivals = Arrivals()
         self._arrivals.add(monotonic_ns(), 0, 0)
+        self.need = Need(plan, number, max_length)
         self._worker: WorkerThread | None = None
         self._bottleneck = [kind.name for kind in live.pipeline.kinds].index("bottleneck")
 
@@ -178,8 +181,10 @@ class LinkDirection:
     def observe(self, reading: Reading) -> None:
         """Take one snapshot into the measured rates of arrivals and of the bottleneck."""
         counters = reading.counters
-        self._arrivals.add(monotonic_ns(), counters.received, counters.received_bytes)
+        now_ns = monotonic_ns()
+        self._arrivals.add(now_ns, counters.received, counters.received_bytes)
         asked = self._in_force(counters.updates)
+        self.need.observe(now_ns, reading, asked.settings)
         if asked.settings.rate is None:
             return
         server = server_parameters(asked.settings.rate, Overhead[asked.settings.overhead])

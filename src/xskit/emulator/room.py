@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from xskit import units
 from xskit.emulator.mistakes import CapacityError
 from xskit.emulator.settings import EngineSettings
 from xskit.emulator.sizing import MemoryPlan
 from xskit.errors import Setting, XskitError
 from xskit.units import apart
 
-__all__ = ["available_bytes", "check_room", "engine_words"]
+__all__ = ["available_bytes", "check_room", "engine_words", "memory_remedy"]
 
 SHARE = 0.8
 """Of what is to spare: more than this is not recommended."""
@@ -49,6 +51,29 @@ def check_room(plan: MemoryPlan, engine: EngineSettings) -> None:
         f"to hold what is in flight at this rate, owd and queue takes {has}",
         remedy=Setting("memory", most, "a smaller rate, owd or queue; or {}, and what does not fit is dropped"),
     )
+
+
+def memory_remedy(plan: MemoryPlan, engine: EngineSettings, needed: int) -> str:
+    """What to do about packet memory that ran out, while it is still in use.
+
+    Args:
+        plan: of the memory that ran out.
+        engine: its settings.
+        needed: bytes of packet memory that the traffic needs, as far as that can be counted. Where that is no more
+            than there was, packets were held for longer than was asked: then it is twice as much.
+    """
+    if needed <= plan.umem_bytes:
+        needed = math.ceil(2 * plan.umem_bytes / (1 << 20)) << 20
+    rest = (plan.total_bytes - plan.umem_bytes) * needed // plan.umem_bytes
+    spare = available_bytes() + plan.total_bytes - (plan.umem_bytes if engine.hugetlb else 0)
+    total = rest if engine.hugetlb else needed + rest
+    if total > spare:
+        takes, left = apart((total, spare), _about, 1)
+        return (
+            f"to hold what came takes {takes} of memory in all, and this machine has {left} to spare: "
+            "set a shorter owd, or send fewer packets"
+        )
+    return f"set memory to {units.format_size(needed)}"
 
 
 @contextmanager

@@ -50,7 +50,7 @@ Rate = Annotated[int, _reader(units.parse_rate, int, "100Mbit"), PlainSerializer
 Probability = Annotated[
     float, _reader(units.parse_probability, float, "0.5%"), PlainSerializer(units.format_probability)
 ]
-Limit = Annotated[
+_Limit = Annotated[
     QueueLimit, _reader(units.parse_queue_limit, QueueLimit, "50ms"), PlainSerializer(units.format_queue_limit)
 ]
 Size = Annotated[int, _reader(units.parse_size, int, "64MiB"), PlainSerializer(units.format_size)]
@@ -83,7 +83,7 @@ class QueueSettings(_Strict):
     """The queue in front of the bottleneck: `50ms`, `100packets`, `64KiB`, `droptail`, or a table."""
 
     kind: Literal["droptail"] = "droptail"
-    limit: Limit | None = Field(default=None, description="left out: 50ms, and at least 10 packets of full size")
+    limit: _Limit | None = Field(default=None, description="left out: 50ms, and at least 10 packets of full size")
 
     @model_validator(mode="before")
     @classmethod

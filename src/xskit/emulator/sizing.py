@@ -154,6 +154,11 @@ def packets_needed(settings: DirectionSettings, packet_bytes: float, longest: in
     held = packets_held(settings, packet_bytes, longest)
     if held is None:
         return LEAST_PACKETS + UNLIMITED_PPS * (settings.owd + 3 * settings.jitter) // 1_000_000_000
+    return to_spare(held)
+
+
+def to_spare(held: int) -> int:
+    """What is planned to hold so many, and some to spare."""
     return LEAST_PACKETS // 4 + math.ceil(held * MARGIN)
 
 
