@@ -41,12 +41,12 @@ from twins import check_layout, function, load
 from xskit.bench.bed import Bed, Place
 from xskit.bench.ends import End, waiting
 from xskit.bench.far import LiveSource
-from xskit.bench.loop_thread import LoopThread
 from xskit.bench.loops.modes import run_l2fwd, run_rxdrop, run_txonly
 from xskit.bench.loops.records import BenchQueue, Source
 from xskit.bench.programs import Counting, SocketProgram, sink_program
 from xskit.bench.runner import run_once
 from xskit.bench.settings import BenchMode, Case, Conditions
+from xskit.bench.thread import BenchThread
 from xskit.netconf.interfaces import look
 from xskit.netconf.namespaces import inside
 from xskit.xsk.rings import Ring
@@ -142,7 +142,7 @@ def against_twin(bed: Bed, mode: BenchMode, size: int, rounds: int) -> Paired:
     place = bed.place(case)
     with place.inside(), ExitStack() as stack:
         end, fill_up = open_end(case, place, stack)
-        worker = LoopThread(mode, [end])
+        worker = BenchThread(mode, [end])
         stack.callback(worker.close)
         worker.view.meter = 0
         ours = {"rxdrop": run_rxdrop, "txonly": run_txonly, "l2fwd": run_l2fwd}[mode]

@@ -143,7 +143,7 @@ def test_a_driver_that_stops_completing_is_told_with_the_longest_time(reading):
     [
         (True, None, "port x was deleted while the link was running", "port x was deleted while the link was running"),
         (False, None, None, "a worker stopped unexpectedly"),
-        (False, "it cannot run", None, "a worker stopped unexpectedly: it cannot run"),
+        (False, "a worker cannot run on CPU 3", None, "a worker cannot run on CPU 3"),
     ],
 )
 def test_a_run_that_cannot_go_on(running, why, missing, sentence):

@@ -293,8 +293,8 @@ def test_a_worker_whose_cpu_is_gone_says_so() -> None:
     with engine() as made:
         made.worker.cpu = 99_999
         made.worker.start()
-        made.worker._thread.join()
-        assert made.worker.failure == "it cannot run on CPU 99999: Invalid argument"
+        made.worker._thread.wait()
+        assert made.worker.failure == "a worker cannot run on CPU 99999: Invalid argument"
         assert made.worker.view.loops == 0
 
 

@@ -22,10 +22,10 @@ import pytest
 
 from xskit.bench.bed import Bed
 from xskit.bench.far import build
-from xskit.bench.loop_thread import drop_capabilities
 from xskit.bench.results import Run
 from xskit.bench.runner import Running, run_once
 from xskit.bench.settings import Case, Conditions
+from xskit.bench.thread import drop_capabilities
 from xskit.errors import UsageError
 from xskit.netconf.changes import CreateVeth, VethEnd
 from xskit.netconf.journal import Journal

@@ -26,11 +26,11 @@ from xskit.bench import far as far_ends
 from xskit.bench.bed import Place
 from xskit.bench.copies import RECEIVING, SENDING, CopyCount
 from xskit.bench.ends import ENDLESS, End
-from xskit.bench.loop_thread import LoopThread
 from xskit.bench.metrics import COUNTED_OF_MODE, Sample
 from xskit.bench.results import Run
 from xskit.bench.runner import Observer, Running, book, conclude, prepared, sample
 from xskit.bench.settings import Case, Conditions
+from xskit.bench.thread import BenchThread
 
 __all__ = ["count_once", "middle_half"]
 
@@ -111,7 +111,7 @@ class _Turns:
         case: Case,
         ends: Sequence[End],
         far: Sequence[far_ends.Far],
-        workers: Sequence[LoopThread],
+        workers: Sequence[BenchThread],
         *,
         wired: bool,
     ) -> None:

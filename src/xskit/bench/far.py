@@ -23,9 +23,10 @@ from typing import Protocol
 
 from xskit.bench.bed import Place
 from xskit.bench.ends import End
-from xskit.bench.loop_thread import LoopThread, pin, wait_surely
 from xskit.bench.programs import Counting, SocketProgram, admit_sending, echo_program, sink_program
 from xskit.bench.settings import LIVE_PACKET_BYTES, BenchMode, Case
+from xskit.bench.thread import BenchThread
+from xskit.engine.loop_thread import LoopThread, pin
 from xskit.errors import UsageError
 from xskit.netconf.interfaces import look
 
@@ -206,23 +207,17 @@ class LiveSource:
         self._left = [share for share in shares for _ in interfaces]
         offset = packet.stamp_offset + 4 if packet.stamped else 0
         self._program = Counting.live(offset)
-        self._stop, self._ended = threading.Event(), threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._body, name="xskit-live", daemon=True)
+        self._stop = threading.Event()
+        self._thread = LoopThread("xskit-live", self._body)
 
     def start(self) -> None:
         """Begin."""
         self._thread.start()
 
     def _body(self) -> None:
-        try:
-            pin(self._ways[0][2])
-            with self._place.inside():
-                self._work()
-        except BaseException as failure:
-            self._failure = failure
-        finally:
-            self._ended.set()
+        pin(self._ways[0][2])
+        with self._place.inside():
+            self._work()
 
     def _work(self) -> None:
         due_ns = time.monotonic_ns()
@@ -262,16 +257,13 @@ class LiveSource:
 
     def finished(self) -> bool | None:
         """Its thread has ended."""
-        return self._ended.is_set()
+        return self._thread.ended
 
     def halt(self) -> None:
         """Raises what went wrong in the thread."""
         self._stop.set()
-        if self._thread.ident is not None:
-            wait_surely(self._ended)
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
+        self._thread.wait()
+        self._thread.raise_failure()
 
     def drain(self) -> None:
         """It receives nothing."""
@@ -326,7 +318,7 @@ class Socketed:
                 )
                 for number, queue in enumerate(case.queues)
             ]
-            self._thread = LoopThread(loop, self._ends, cpu=cpu, poll=receives)
+            self._thread = BenchThread(loop, self._ends, cpu=cpu, poll=receives)
             undo.callback(self._thread.close)
             for end in self._ends:
                 end.admit()

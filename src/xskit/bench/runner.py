@@ -20,13 +20,13 @@ from xskit.bench import far as far_ends
 from xskit.bench.bed import Place
 from xskit.bench.ends import End, memory
 from xskit.bench.interrupts import Interrupts
-from xskit.bench.loop_thread import LoopThread
 from xskit.bench.metrics import OF_MODE, Sample, rates, steady_from
 from xskit.bench.notes import explain_silence, notes
 from xskit.bench.others import OtherPrograms
 from xskit.bench.programs import SocketProgram, admit_sending
 from xskit.bench.results import BindModeInUse, Run
 from xskit.bench.settings import Case, Conditions
+from xskit.bench.thread import BenchThread
 from xskit.engine import histogram
 from xskit.netconf.interfaces import look
 
@@ -102,7 +102,7 @@ def run_once(
 @contextmanager
 def prepared(
     case: Case, place: Place, conditions: Conditions, repeat: int
-) -> Iterator[tuple[Running, list[LoopThread], list[far_ends.Far]]]:
+) -> Iterator[tuple[Running, list[BenchThread], list[far_ends.Far]]]:
     """Everything open, compiled and let in, and nothing moving yet; closed again at the end."""
     cpus, drive_cpu = choose_cpus(conditions)
     with place.inside(), ExitStack() as stack:
@@ -182,14 +182,14 @@ def open_ends(case: Case, place: Place, stack: ExitStack) -> tuple[list[End], Bi
     return ends, BindModeInUse(xdp, first.zero_copy, first.multi_buffer, first.transmit_budget, why)
 
 
-def make_workers(case: Case, conditions: Conditions, ends: Sequence[End], cpus: Sequence[int]) -> list[LoopThread]:
+def make_workers(case: Case, conditions: Conditions, ends: Sequence[End], cpus: Sequence[int]) -> list[BenchThread]:
     """One for each queue; it has the queue's ends of all interfaces."""
     made = []
     for number, queue in enumerate(case.queues):
         mine = [end for end in ends if end.queue == queue]
         limit = 0 if any(end.sources for end in mine) else mine[0].case.count * (1 + case.both_ways)
         made.append(
-            LoopThread(
+            BenchThread(
                 case.mode,
                 mine,
                 cpu=cpus[number % len(cpus)],
@@ -205,7 +205,7 @@ def make_workers(case: Case, conditions: Conditions, ends: Sequence[End], cpus: 
 _METER = ("cpu_ns", "busy_ns", "metered_ns", "metered", "done")
 
 
-def sample(ends: Sequence[End], workers: Sequence[LoopThread]) -> Sample:
+def sample(ends: Sequence[End], workers: Sequence[BenchThread]) -> Sample:
     """The counters now."""
 
     def total(name: str) -> int:
@@ -227,7 +227,7 @@ def sample(ends: Sequence[End], workers: Sequence[LoopThread]) -> Sample:
 
 def _watch(
     running: Running,
-    workers: list[LoopThread],
+    workers: list[BenchThread],
     far: Sequence[far_ends.Far],
     conditions: Conditions,
     observe: Observer | None,
@@ -268,7 +268,7 @@ def _watch(
         running.samples.append(sample(running.ends, workers))
 
 
-def _finish(ends: list[End], workers: list[LoopThread], far: Sequence[far_ends.Far], conditions: Conditions) -> None:
+def _finish(ends: list[End], workers: list[BenchThread], far: Sequence[far_ends.Far], conditions: Conditions) -> None:
     """Stop the sources, let everything arrive, stop the loops. What comes from elsewhere is let in no more."""
     deadline = time.monotonic() + conditions.retries
     if not any(end.sources for end in ends) and all(one.finished() is None for one in far):
@@ -288,7 +288,7 @@ def _finish(ends: list[End], workers: list[LoopThread], far: Sequence[far_ends.F
         worker.stop()
 
 
-def _book_steady(running: Running, workers: list[LoopThread], far: far_ends.FarCounts, started: str) -> Run:
+def _book_steady(running: Running, workers: list[BenchThread], far: far_ends.FarCounts, started: str) -> Run:
     samples = running.samples
     # round trips are those of the whole run: nothing is left out there
     first = 0 if running.case.mode == "latency" else steady_from(samples)

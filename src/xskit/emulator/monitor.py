@@ -148,5 +148,5 @@ class Monitor:
     def _dead_worker(self) -> str | None:
         for worker in self._workers:
             if not worker.running:
-                return "a worker stopped unexpectedly" + (f": {worker.failure}" if worker.failure else "")
+                return worker.failure or "a worker stopped unexpectedly"
         return None

@@ -13,20 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from xskit import libc
 from xskit.engine.clock import monotonic_ns
 from xskit.engine.live import NO_LIMIT_NS, LiveDirection
+from xskit.engine.loop_thread import FOR_EVER, POLLIN, LoopThread, fill_pollfds, pin, sleep_exactly
 from xskit.engine.pipeline import Reading
 from xskit.engine.records import PIPELINES, SNAPSHOT, Direction, Worker
 from xskit.engine.stage import Stage
 from xskit.engine.worker import CONTROL, STOP, run_worker
-from xskit.errors import UsageError
+from xskit.errors import KernelError, UsageError
 from xskit.jit import load_word, store_word
 from xskit.memory import Arena, Region, array_at, record_view, size_of
-from xskit.netconf.signals import no_signals
 
-_FOR_EVER = 1 << 62
-_POLLIN = 1
 _NICE = -19
 _ANSWER_SECONDS = 2.0
 
@@ -74,7 +71,7 @@ class WorkerThread:
         self.cpu = cpu
         self.spin = spin
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._thread = LoopThread("xskit-worker", self._run)
         self.failure: str | None = None
         """Why it could not enter the loop."""
         self._eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -104,9 +101,7 @@ class WorkerThread:
             direction.address for direction in self.directions
         ]
         worker.descriptors, worker.descriptor_count = base + descriptors, 1 + len(sockets)
-        polled = array_at(base + descriptors, 1 + len(sockets), [("fd", "i4"), ("events", "i2"), ("revents", "i2")])
-        polled["fd"] = [self._eventfd, *sockets]
-        polled["events"] = _POLLIN
+        fill_pollfds(base + descriptors, [self._eventfd, *sockets], [POLLIN] * (1 + len(sockets)))
         worker.scratch = base + scratch
         worker.spin = int(spin)
         worker.copies, worker.copy_count = base + copies, len(spans)
@@ -123,29 +118,29 @@ class WorkerThread:
     @property
     def running(self) -> bool:
         """True while the thread is in the loop."""
-        return self._thread is not None and self._thread.is_alive()
+        return self._thread.running
 
     def start(self) -> None:
         """Enter the loop in a thread of its own."""
-        assert self._thread is None, "a worker starts once"
+        assert not self._thread.started, "a worker starts once"
         run_worker(self.address, 0)
         for direction in self.directions:
             direction.fill_rings()
-        self._thread = threading.Thread(target=self._run, name="xskit-worker", daemon=True)
-        with no_signals():
-            self._thread.start()
+        self._thread.start()
 
     def _run(self) -> None:
         try:
-            if self.cpu is not None:
-                os.sched_setaffinity(0, {self.cpu})
-        except OSError as error:  # the CPU went offline, or was taken from this process
-            self.failure = f"it cannot run on CPU {self.cpu}: {error.strerror}"
+            pin(self.cpu)
+        except KernelError as error:  # the CPU went offline, or was taken from this process
+            self.failure = error.cause
             return
-        libc.prctl(libc.PR_SET_TIMERSLACK, 1)
+        sleep_exactly()
         with contextlib.suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-        run_worker(self.address, _FOR_EVER)
+        try:
+            run_worker(self.address, FOR_EVER)
+        except Exception as error:
+            self.failure = f"a worker stopped unexpectedly: {error!r}"
 
     def run_rounds(self, rounds: int) -> int:
         """Run the loop here and now, for tests and benchmarks; returns the rounds run."""
@@ -158,8 +153,7 @@ class WorkerThread:
             if self.running:
                 store_word(self.address + STOP, 1)
                 self._wake()
-                assert self._thread is not None
-                self._thread.join()
+                self._thread.wait()
 
     def close(self) -> None:
         """Stop, and give the worker's own memory back; the directions are somebody else's."""
@@ -199,7 +193,7 @@ class WorkerThread:
         """Hold the lock at a moment when no update of this direction waits; snapshots are taken meanwhile."""
         while True:
             with self._lock:
-                if self._thread is not None and not self.running:
+                if self._thread.started and not self.running:
                     raise UsageError(f"{direction.name}: the link is not running")
                 if not direction.pipeline.pending:
                     yield

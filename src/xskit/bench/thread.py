@@ -17,11 +17,12 @@ from xskit.bench.ends import End
 from xskit.bench.loops.modes import run_forward, run_l2fwd, run_latency, run_loss, run_rxdrop, run_txonly
 from xskit.bench.loops.records import HALT, STOP, BenchWorker
 from xskit.bench.settings import BenchMode
+from xskit.engine.loop_thread import FOR_EVER, POLLIN, POLLOUT, LoopThread, fill_pollfds, pin, sleep_exactly
 from xskit.errors import KernelError
 from xskit.jit import store_word
 from xskit.memory import Arena, array_at, record_view, size_of
 
-__all__ = ["LOOPS", "LoopThread", "Meter", "drop_capabilities", "pin", "wait_surely"]
+__all__ = ["LOOPS", "BenchThread", "Meter", "drop_capabilities"]
 
 LOOPS: dict[BenchMode, Callable[[int, int], int]] = {
     "rxdrop": run_rxdrop,
@@ -64,12 +65,10 @@ class _Look:
 
 
 _LOOKS = 10
-_FOR_EVER = 1 << 62
-_POLLIN, _POLLOUT = 1, 4
 _CAPABILITY_VERSION_3 = 0x20080522
 
 
-class LoopThread:
+class BenchThread:
     """One worker.
 
     Args:
@@ -109,25 +108,26 @@ class LoopThread:
         worker.queues, worker.queue_count = base + table, len(addresses)
         array_at(base + table, len(addresses), np.int64)[:] = addresses
         worker.descriptors, worker.descriptor_count = base + descriptors, len(sockets)
-        polled = array_at(base + descriptors, len(sockets), [("fd", "i4"), ("events", "i2"), ("revents", "i2")])
-        polled["fd"] = [opened.fd for opened in sockets]
-        polled["events"] = [_POLLIN if opened.rx_ring else _POLLOUT for opened in sockets]
-        worker.scratch, worker.poll, worker.limit = base + scratch, int(poll), limit or _FOR_EVER
+        events = [POLLIN if opened.rx_ring else POLLOUT for opened in sockets]
+        fill_pollfds(base + descriptors, [opened.fd for opened in sockets], events)
+        worker.scratch, worker.poll, worker.limit = base + scratch, int(poll), limit or FOR_EVER
         worker.meter = int(not poll and mode != "latency")
-        self._ready, self._go, self._ended = threading.Event(), threading.Event(), threading.Event()
-        self._failure: BaseException | None = None
+        self._ready, self._go = threading.Event(), threading.Event()
+        self._prepared = False
         self._clock: int | None = None
-        self._thread = threading.Thread(target=self._body, name=f"xskit-{mode}", daemon=True)
+        self._thread = LoopThread(f"xskit-{mode}", self._body)
 
     def prepare(self) -> None:
         """Start the thread, compile the loop, and wait before the first round."""
         self._thread.start()
         self._ready.wait()
-        self._raise()
+        if not self._prepared:
+            self._thread.wait()
+            self._thread.raise_failure()
 
     def start(self) -> None:
         """Enter the loop."""
-        if self._thread.ident is None:
+        if not self._thread.started:
             self.prepare()
         self._go.set()
 
@@ -138,7 +138,7 @@ class LoopThread:
     @property
     def running(self) -> bool:
         """True until the loop is left."""
-        return not self._ended.is_set()
+        return not self._thread.ended
 
     def meter(self) -> Meter:
         """What it has taken and done so far; while it runs, as exactly as looking from outside can be."""
@@ -162,7 +162,7 @@ class LoopThread:
 
     def _cpu_clock_ns(self) -> int:
         """The thread's CPU clock; 0 when it has ended."""
-        if self._clock is not None and not self._ended.is_set():
+        if self._clock is not None and not self._thread.ended:
             with contextlib.suppress(OSError):  # it has ended this very moment
                 return time.clock_gettime_ns(self._clock)
         return 0
@@ -182,13 +182,12 @@ class LoopThread:
         """
         store_word(self.address + STOP, 1)
         self._go.set()
-        if self._thread.ident is not None:
-            wait_surely(self._ended)
-        self._raise()
+        self._thread.wait()
+        self._thread.raise_failure()
 
     def join(self, timeout: float) -> bool:
         """Wait until the loop ends by itself; False when the time is over first."""
-        return self._ended.wait(timeout)
+        return self._thread.join(timeout)
 
     def close(self) -> None:
         """Stop, and give the memory back; twice is fine."""
@@ -200,30 +199,19 @@ class LoopThread:
                 self._arena.close()
 
     def _body(self) -> None:
-        try:
-            self._work()
-        finally:
-            self._ended.set()
-
-    def _work(self) -> None:
+        loop = LOOPS[self.mode]
         try:
             self._prepare_thread()
-            loop = LOOPS[self.mode]
             loop(self.address, 0)  # compiled, or loaded, before the clock runs
             self._clock = time.pthread_getcpuclockid(threading.get_ident())
-        except BaseException as failure:
-            self._failure = failure
+            self._prepared = True
+        finally:
             self._ready.set()
-            return
-        self._ready.set()
         self._go.wait()
-        try:
-            loop(self.address, _FOR_EVER)
-        except BaseException as failure:
-            self._failure = failure
+        loop(self.address, FOR_EVER)
 
     def _prepare_thread(self) -> None:
-        libc.prctl(libc.PR_SET_TIMERSLACK, 1)
+        sleep_exactly()
         pin(self.cpu)
         if self._priority:
             try:
@@ -235,42 +223,6 @@ class LoopThread:
                 ) from error
         if self._reduce:
             drop_capabilities()
-
-    def _raise(self) -> None:
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
-
-
-def wait_surely(ended: threading.Event) -> None:
-    """Wait for what will come, whatever Ctrl-C says; it is raised afterwards.
-
-    Not by Thread.join: when that is interrupted, Python 3.11 takes the thread for ended, and memory would be given back
-    that it works on (bpo-45274 and what came of it).
-    """
-    interrupts: list[BaseException] = []
-    while not ended.is_set():
-        try:
-            ended.wait()
-        except (KeyboardInterrupt, SystemExit) as interrupt:
-            interrupts.append(interrupt)
-    if interrupts:
-        raise interrupts[0]
-
-
-def pin(cpu: int | None) -> None:
-    """Keep the calling thread on one CPU.
-
-    Raises:
-        KernelError: there is none of this number, or it is not allowed.
-    """
-    if cpu is None:
-        return
-    try:
-        os.sched_setaffinity(0, {cpu})
-    except (OSError, ValueError, OverflowError) as error:  # negative, or no number that the kernel could have
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise KernelError(f"a worker cannot run on CPU {cpu}: {why}", remedy="lscpu --online --extended") from error
 
 
 def drop_capabilities() -> None:
