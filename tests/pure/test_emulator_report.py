@@ -109,7 +109,7 @@ def test_after_an_update_the_text_says_what_counts_from_when():
     assert note == "wan forward: asked and achieved since the update at 12.3 s"
     assert "packets and lateness, since the start" in map(str.rstrip, lines)
     way.update_waiting = {"at_ns": 20_000_000_000, "asked": {}}
-    assert "wan forward: an update waits for its time, 20 s" in report_text(made)
+    assert "wan forward: the next update takes effect at 20 s" in report_text(made)
     both = json.loads(made.to_json())["links"][0]["directions"][0]
     assert (both["since_update_ns"], both["update_waiting"]["at_ns"]) == (12_300_000_000, 20_000_000_000)
 

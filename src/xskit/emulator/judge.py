@@ -71,7 +71,7 @@ def judge(
     if violations:
         reasons.append(f"{violations} frames were not where they should have been")
     if not whole:
-        report.warnings.append("a worker did not answer in time: the counts are of several moments")
+        report.warnings.append("a worker did not answer in time, so the counts were not all read at the same moment")
     report.invalid_because = reasons
     report.valid = not reasons
 
@@ -80,12 +80,12 @@ def _late(place: str, direction: DirectionReport) -> Iterator[str]:
     """Of every packet it is known whether it left late, so the sentences count packets: no rounding can contradict."""
     late = direction.lateness_ns
     if late["judgement"] == "late":
-        yield f"{place}: {late['late']} of {late['packets']} packets left {_above(direction)} late ({_MAY})"
+        yield f"{place}: {late['late']} of {late['packets']} packets left {_above(direction)} late {_ALLOWED}"
     received = direction.packets["received"]
     if punctuality(late["clamped_late"], received) == "late":
         yield (
             f"{place}: {late['clamped_late']} of {received} packets waited {_above(direction)} in the kernel before "
-            f"xskit saw them ({_MAY})"
+            f"xskit saw them {_ALLOWED}"
         )
 
 
@@ -94,22 +94,28 @@ def _undecided(place: str, direction: DirectionReport) -> Iterator[str]:
     if late["late"] and late["judgement"] == "too few packets":
         yield (
             f"{place}: too few packets to judge lateness ({late['packets']}): {late['late']} of them left "
-            f"{_above(direction)} late ({_MAY})"
+            f"{_above(direction)} late {_ALLOWED}"
+        )
+    received = direction.packets["received"]
+    if late["clamped_late"] and punctuality(late["clamped_late"], received) == "too few packets":
+        yield (
+            f"{place}: too few packets to judge their time in the kernel ({received}): {late['clamped_late']} of them "
+            f"waited {_above(direction)} there {_ALLOWED}"
         )
     if late["unstamped"]:
         yield (
-            f"{place}: {late['unstamped']} of {direction.packets['received']} packets came without an arrival stamp: "
-            "how long they waited in the kernel is not known"
+            f"{place}: {late['unstamped']} of {received} packets have no arrival stamp, so "
+            "their time in the kernel is unknown"
         )
 
 
-_MAY = f"{LATE_SHARE:.0%} may"
+_ALLOWED = f"(allowed: {LATE_SHARE:.0%})"
 
 
 def _above(direction: DirectionReport) -> str:
     """The limit of lateness in words; after an update several may have held."""
     if direction.since_update_ns is not None:
-        return f"more than {LATE_FRACTION:.0%} of the owd ({_rounded_down(LATE_LEAST_NS)} at least)"
+        return f"more than {LATE_FRACTION:.0%} of the owd (at least {_rounded_down(LATE_LEAST_NS)})"
     return f"more than {_rounded_down(direction.lateness_ns['limit'])}"
 
 
@@ -128,8 +134,8 @@ def _lost(place: str, direction: DirectionReport, remedy: str) -> Iterator[str]:
     lost, offered = direction.achieved["loss_packets"]
     if improbable_loss(lost, offered, asked):
         yield (
-            f"{place}: the loss stage dropped {lost} of {offered} packets, which is not the loss of "
-            f"{units.format_probability(asked)} that was asked for"
+            f"{place}: the loss stage dropped {lost} of {offered} packets, although the loss asked for is "
+            f"{units.format_probability(asked)}"
         )
 
 

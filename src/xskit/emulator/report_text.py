@@ -136,7 +136,7 @@ def _periods(ways: Ways) -> list[str]:
         if way.since_update_ns is not None:
             updated.setdefault(duration(way.since_update_ns), []).append(place)
         if way.update_waiting is not None:
-            notes.append(f"{place}: an update waits for its time, {duration(way.update_waiting['at_ns'])}")
+            notes.append(f"{place}: the next update takes effect at {duration(way.update_waiting['at_ns'])}")
     since = [f"{', '.join(places)}: asked and achieved since the update at {at}" for at, places in updated.items()]
     return since + notes
 
@@ -207,7 +207,7 @@ def worker_text(worker: ShownWorker) -> str:
 
 
 def _remarks(report: ShownRun) -> list[str]:
-    """Of what nothing can be said: links without a packet, directions with few of them, all on time."""
+    """Links without a packet, and directions with so few that nothing can be said although all were on time."""
     silent = [link.name for link in report.links if not any(way.packets["received"] for way in link.directions)]
     few = [
         f"{link.name} {way.name} ({way.lateness_ns['packets']})"
@@ -215,7 +215,7 @@ def _remarks(report: ShownRun) -> list[str]:
         for way in link.directions
         if _all_on_time_but_few(way.lateness_ns)
     ]
-    remarks = [f"no packet came in: {', '.join(silent)}; nothing was measured"] if silent else []
+    remarks = [f"no packets on {', '.join(silent)}: nothing was measured"] if silent else []
     if few:
         remarks.append(f"too few packets to judge lateness: {', '.join(few)}; none was late")
     return remarks
