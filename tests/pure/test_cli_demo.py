@@ -110,11 +110,15 @@ def test_a_time_that_is_outside_is_seen_to_be(samples):
     """From what is shown alone: the median, or its interval where that is shown, against asked and the path."""
     row = _time_row("owd", 20_000_000, sorted(samples), PATH_NS)
     assert row.allowed == "+ 200 us of path"
-    median, low, high = re.fullmatch(r"([\d.]+) ms(?: \(([-\w.]+) ms \.\. (\w[\w.]*) ms\))?", row.achieved).groups()
+    if row.achieved.endswith(" (too few to tell)"):
+        assert row.within
+        assert len(samples) < 20
+        return
+    median, low, high = re.fullmatch(r"([\d.]+) ms(?: \(([\d.]+) ms \.\. ([\d.]+) ms\))?", row.achieved).groups()
     if low is None:
         assert row.within == (20 <= float(median) <= 20.2)
     else:
-        assert row.within == (float(low) <= 20.2 and float(high) >= 20 and (high == "inf" or float(median) >= 20))
+        assert row.within == (float(low) <= 20.2 and float(high) >= 20 and float(median) >= 20)
 
 
 def test_values_next_to_what_is_allowed_are_told_apart():

@@ -170,7 +170,10 @@ def _time_row(what: str, asked_ns: int, samples_ns: list[int], path_ns: int = 2 
     median = samples_ns[len(samples_ns) // 2]
     within = low - path_ns <= asked_ns <= high and (math.isinf(high) or median >= asked_ns)
     shown, *_ = apart((median, asked_ns, asked_ns + path_ns), _ms, 3)
-    if within != (asked_ns <= median <= asked_ns + path_ns):  # the interval decided, so it is shown
+    decided_alone = within == (asked_ns <= median <= asked_ns + path_ns)
+    if not decided_alone and math.isinf(high - low):
+        shown += " (too few to tell)"
+    elif not decided_alone:
         shown += f" ({apart((low, asked_ns + path_ns), _ms, 3)[0]} .. {apart((high, asked_ns), _ms, 3)[0]})"
     return DemoRow(what, format_duration(asked_ns), shown, f"+ {duration(path_ns)} of path", within=within)
 
