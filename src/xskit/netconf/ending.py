@@ -6,7 +6,8 @@ lets the process die by that signal. Nothing else of the script runs, as nothing
 
 Only default dispositions are replaced: what is ignored stays ignored, and handlers of the user's, in Python or in C,
 stay, whether they were there before or come later. Process 1 of a container ignores what it has no handler for, and so
-it stays. Python runs handlers in the main thread only, and lets only that thread set them.
+it stays. Python lets only the main thread set handlers, and runs them there, between two instructions: while that
+thread is in a C function that does not return, a signal waits.
 """
 
 from __future__ import annotations
