@@ -36,7 +36,15 @@ def direction():
     with VirtualPipeline(settings.stages(), packets=64) as virtual:
         live = SimpleNamespace(name="wan forward", pipeline=virtual.pipeline)
         made = LinkDirection(
-            "forward", settings, live, plan, 0, max_length=1518, horizon_ns=10**9, warn=lambda sentences: None
+            "forward",
+            settings,
+            live,
+            plan,
+            0,
+            max_length=1518,
+            horizon_ns=10**9,
+            warn=lambda sentences: None,
+            require_ours=lambda: None,
         )
         made.assign(Worker())
         yield made
