@@ -208,7 +208,7 @@ MISTAKES = [
     (["rxdrop", "--until", "5"], "--until: 5 what?", "--until 1%"),
     (["rxdrop", "-P", "xyz"], "'xyz' is no pattern: four bytes in hexadecimal", "--pattern 0x12345678"),
     (["rxdrop", "-I", "no such line"], "no line of /proc/interrupts contains", "cat /proc/interrupts"),
-    (["rxdrop", "--cpu", "4000", *QUICK], "a worker cannot run on CPU 4000", "lscpu --online --extended"),
+    (["rxdrop", "--cpu", "4000", *QUICK], "this process cannot run on CPU 4000", "lscpu --online --extended"),
     (["rxdrop", "--cpu=-1", *QUICK], "--cpu must be between 0 and 8191, not -1", "--cpu 0"),
     (["rxdrop", "--cpu", "9" * 30, *QUICK], "--cpu must be between 0 and 8191, not 9999", "--cpu 8191"),
     (["rxdrop", "--least", "much", "-d", "1h"], "--least: 'much' is no", "--least 1%"),

@@ -93,7 +93,7 @@ def test_options_that_do_not_go_together_are_refused(wrong: dict[str, str], reme
 
 
 def test_each_interface_is_wired_to_one() -> None:
-    assert far_names("", ["a"]) == ()
+    assert far_names(None, ["a"]) == ()
     assert far_names("b, d", ["a", "c"]) == ("b", "d")
     for text, near in (("b", ()), ("b,d", ("a",))):
         with pytest.raises(UsageError):

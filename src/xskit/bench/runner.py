@@ -28,6 +28,7 @@ from xskit.bench.results import BindModeInUse, Run
 from xskit.bench.settings import Case, Conditions
 from xskit.bench.thread import BenchThread
 from xskit.engine import histogram
+from xskit.errors import UsageError
 from xskit.netconf.interfaces import look
 
 __all__ = ["Observer", "Running", "book", "conclude", "prepared", "run_once", "sample"]
@@ -135,8 +136,18 @@ def conclude(running: Running, far: Sequence[far_ends.Far], observe: Observer | 
 
 
 def choose_cpus(conditions: Conditions) -> tuple[list[int], int | None]:
-    """CPUs for the workers, and the one for what drives the other end."""
+    """CPUs for the workers, and the one for what drives the other end.
+
+    Raises:
+        UsageError: this process may not use one that was asked for.
+    """
     allowed = sorted(os.sched_getaffinity(0))
+    asked = [*conditions.cpus, *([] if conditions.drive_cpu is None else [conditions.drive_cpu])]
+    if refused := [cpu for cpu in asked if cpu not in allowed]:
+        usable = ", ".join(map(str, allowed))
+        raise UsageError(
+            f"this process cannot run on CPU {refused[0]}, only on {usable}", remedy="lscpu --online --extended"
+        )
     workers = list(conditions.cpus) or allowed[::-1]
     drive = conditions.drive_cpu
     if drive is None:

@@ -242,6 +242,8 @@ class Conditions:
             raise UsageError(f"--cpu must be a tuple, not {literal(self.cpus)}")
         for cpu in self.cpus:
             whole("--cpu", cpu, 0, _HIGHEST_CPU, remedy="--cpu {}")
+        if self.interrupts is not None and not self.interrupts.strip():
+            raise UsageError("--irq-string is empty, and every line contains that", remedy="cat /proc/interrupts")
         if self.drive_cpu is not None:
             whole("--drive-cpu", self.drive_cpu, 0, _HIGHEST_CPU, remedy="--drive-cpu {}")
 

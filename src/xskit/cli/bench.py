@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
+from xskit.arguments import whole
 from xskit.bench.in_guest import DURATION_S, REPEAT, counted_instructions
 from xskit.cli.bench_compare import compare, load
 from xskit.cli.bench_options import (
@@ -22,7 +23,7 @@ from xskit.cli.bench_options import (
     as_priority,
     as_seconds,
     far_names,
-    names,
+    interface_names,
     read_clock_name,
 )
 from xskit.cli.bench_show import Display, show
@@ -95,11 +96,13 @@ def _bench() -> None:
 def _measure(
     ctx: typer.Context,
     interface: Annotated[
-        str, typer.Option("--interface", "-i", metavar="NAME[,NAME]", help="to measure on; none: a veth pair is made")
-    ] = "",
+        str | None,
+        typer.Option("--interface", "-i", metavar="NAME[,NAME]", help="to measure on; none: a veth pair is made"),
+    ] = None,
     far: Annotated[
-        str, typer.Option(metavar="NAME[,NAME]", help="what the interfaces are wired to, to be driven from there")
-    ] = "",
+        str | None,
+        typer.Option(metavar="NAME[,NAME]", help="what the interfaces are wired to, to be driven from there"),
+    ] = None,
     kernel: Annotated[
         str | None, typer.Option(metavar="LIST", help="in guests with these kernels, one after another: 6.1,7.3")
     ] = None,
@@ -174,7 +177,9 @@ def _measure(
         str | None,
         typer.Option("--until", metavar="FRACTION", help="repeat until the median is known so well: 1%"),
     ] = None,
-    cpu: Annotated[str, typer.Option("--cpu", metavar="LIST", help="for the workers", show_default="the last")] = "",
+    cpu: Annotated[
+        str | None, typer.Option("--cpu", metavar="LIST", help="for the workers", show_default="the last")
+    ] = None,
     drive_cpu: Annotated[
         int | None, typer.Option("--drive-cpu", help="for what drives the other end", show_default="the first")
     ] = None,
@@ -207,11 +212,12 @@ def _measure(
     ] = "1%",
 ) -> None:
     asked = AskedGuests.read(kernel, nic, accel, interface=interface, far=far)
+    numbered = whole("--tx-vlan-id", vlan_id, 1, 4095, remedy="--tx-vlan-id {}")
     options = CaseOptions(
         mode=str(ctx.info_name),
-        interfaces=names(interface),
+        interfaces=interface_names(interface, "--interface"),
         queues=queue,
-        xdp=mode or _chosen(skb=skb, native=native, zero_copy=zero_copy, copy=copy),
+        xdp=mode if mode is not None else _chosen(skb=skb, native=native, zero_copy=zero_copy, copy=copy),
         packet_size=packet_size,
         frame_size=frame_size,
         ring=ring,
@@ -230,10 +236,10 @@ def _measure(
             "drive": drive,
             "both_ways": both_ways,
             "count": as_count(count),
-            "vlan": vlan_id if vlan else None,
+            "vlan": numbered if vlan else None,
             "vlan_priority": vlan_priority,
-            **({"destination_mac": destination_mac} if destination_mac else {}),
-            **({"source_mac": source_mac} if source_mac else {}),
+            **({} if destination_mac is None else {"destination_mac": destination_mac}),
+            **({} if source_mac is None else {"source_mac": source_mac}),
             "stamped": stamps,
             "clock": read_clock_name(clock),
         },
@@ -251,8 +257,8 @@ def _measure(
     conditions = Conditions(
         duration=_FOR_EVER_S if endless else given_s,
         repeat=(1 if format == "xdpsock" or endless else often) if repeat is None else repeat,
-        until=as_fraction(until, "--until") if until else None,
-        cpus=as_numbers(cpu, "--cpu") if cpu else (),
+        until=None if until is None else as_fraction(until, "--until"),
+        cpus=() if cpu is None else as_numbers(cpu, "--cpu"),
         drive_cpu=drive_cpu,
         priority=as_priority(policy, priority),
         reduce_capabilities=reduce_cap,
@@ -304,8 +310,10 @@ def _chosen(*, skb: bool, native: bool, zero_copy: bool, copy: bool) -> str:
 
 
 def _run(cases: list[Case], conditions: Conditions, view: Display, far: tuple[str, ...]) -> Session:
+    from xskit.netconf.privileges import require
     from xskit.netconf.signals import terminated_by_exception
 
+    require(("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF"), "xskit bench")
     with terminated_by_exception():
         with compiling():
             from xskit.bench.session import measure

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from xskit import units
 from xskit.errors import UsageError
+from xskit.netconf.names import check_interface_name
 
 if TYPE_CHECKING:
     from xskit.bench.settings import Case
@@ -54,7 +55,9 @@ class AskedGuests:
     accel: Accel
 
     @classmethod
-    def read(cls, kernel: str | None, nic: str | None, accel: Accel, *, interface: str, far: str) -> AskedGuests | None:
+    def read(
+        cls, kernel: str | None, nic: str | None, accel: Accel, *, interface: str | None, far: str | None
+    ) -> AskedGuests | None:
         """From the options; None: on this machine.
 
         Raises:
@@ -70,7 +73,7 @@ class AskedGuests:
         kernels = tuple(dict.fromkeys(names(kernel)))
         if not kernels:
             raise UsageError("--kernel takes versions or names with commas between", remedy="xskit vm kernels list")
-        if interface or far:
+        if interface is not None or far is not None:
             raise UsageError(
                 "--interface and --far name interfaces of this machine, and a guest has its own",
                 remedy="--nic virtio-net, to measure on a guest's NICs; without, on a veth pair in it",
@@ -87,13 +90,27 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def far_names(text: str, interfaces: Sequence[str]) -> tuple[str, ...]:
+def interface_names(text: str | None, option: str) -> tuple[str, ...]:
+    """The interfaces that an option names; none where it was not given.
+
+    Raises:
+        UsageError: it was given and names none, as `--interface "$UNSET"` does, or one that no interface can have.
+    """
+    found = () if text is None else names(text)
+    if text is not None and not found:
+        raise UsageError(f"{option} names no interface", remedy="ip -brief link")
+    for name in found:
+        check_interface_name(name)
+    return found
+
+
+def far_names(text: str | None, interfaces: Sequence[str]) -> tuple[str, ...]:
     """What each interface is wired to, in the same order.
 
     Raises:
         UsageError: another number of them.
     """
-    found = names(text)
+    found = interface_names(text, "--far")
     if found and len(found) != len(interfaces):
         raise UsageError(
             f"--far names {len(found)} interfaces, and --interface {len(interfaces)}: each is wired to one",
@@ -157,10 +174,9 @@ def _pattern(text: str) -> int:
 
 def _cycle(text: str) -> int:
     """A bare number is microseconds, as xdpsock has it."""
-    if text.strip().isdigit():
-        return int(text) * 1000
+    bare = text.strip()
     try:
-        return units.parse_duration(text)
+        return units.parse_duration(f"{bare}us" if bare.isdecimal() else bare)
     except UsageError as error:
         raise UsageError(f"--tx-cycle: {error.cause}", remedy=error.remedy or "--tx-cycle 100us") from None
 
@@ -185,10 +201,8 @@ def as_count(text: str) -> int:
 def as_seconds(text: str, option: str) -> float:
     """`5` is seconds, as xdpsock has it; `200ms` says its unit."""
     bare = text.strip()
-    if bare.replace(".", "", 1).isdigit():
-        return float(bare)
     try:
-        return units.parse_duration(bare) / 1e9
+        return units.parse_duration(f"{bare}s" if bare.replace(".", "", 1).isdecimal() else bare) / 1e9
     except UsageError as error:
         raise UsageError(f"{option}: {error.cause}", remedy=error.remedy or f"{option} 5s") from None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from xskit.cli.bench_options import AskedGuests, names
+from xskit.cli.bench_options import AskedGuests, far_names, interface_names
 from xskit.cli.nic import USUAL_NIC, Nic
 from xskit.errors import UsageError
 
@@ -48,11 +48,13 @@ def run(
         Nic | None, typer.Option(help="with --kernel: model of the guests' NICs; virtio-net when left out")
     ] = None,
     interface: Annotated[
-        str, typer.Option("--interface", "-i", metavar="NAME[,NAME]", help="to measure on; none: veth pairs are made")
-    ] = "",
+        str | None,
+        typer.Option("--interface", "-i", metavar="NAME[,NAME]", help="to measure on; none: veth pairs are made"),
+    ] = None,
     far: Annotated[
-        str, typer.Option(metavar="NAME[,NAME]", help="what the interfaces are wired to, to be driven from there")
-    ] = "",
+        str | None,
+        typer.Option(metavar="NAME[,NAME]", help="what the interfaces are wired to, to be driven from there"),
+    ] = None,
     seconds: Annotated[
         float | None, typer.Option(help="of one measurement", show_default="2, with --short 0.3")
     ] = None,
@@ -83,7 +85,8 @@ def run(
             remedy=f"xskit experiment run {chosen.name} --kernel {kernel}",
         )
     say = _silent if quiet else _say
-    options = Options.choose(short=short, interfaces=names(interface), far=names(far), say=say)
+    interfaces = _interfaces(chosen, interface)
+    options = Options.choose(short=short, interfaces=interfaces, far=far_names(far, interfaces), say=say)
     options = options.with_times(seconds, repeat)
     results: list[ExperimentResult] = []
     with terminated_by_exception():
@@ -100,6 +103,33 @@ def run(
     if plots is not None:
         _write_plots(plots, results)
     print(report.as_json(results) if json else report.text(chosen, results))
+
+
+def _interfaces(chosen: Experiment, text: str | None) -> tuple[str, ...]:
+    """Those to measure on.
+
+    Raises:
+        UsageError: the experiment takes none, or another number.
+        MissingError: there is no such interface.
+    """
+    found = interface_names(text, "--interface")
+    wanted = chosen.guest_interfaces
+    if found and not wanted:
+        raise UsageError(
+            f"{chosen.name} makes its own veth pairs and takes no --interface",
+            remedy=f"xskit experiment run {chosen.name}",
+        )
+    if found and len(found) != len(wanted):
+        raise UsageError(
+            f"{chosen.name} takes {len(wanted)} of --interface, not {len(found)}",
+            remedy=f"xskit experiment run {chosen.name} --interface {','.join(wanted)}",
+        )
+    if found:
+        from xskit.netconf.interfaces import look
+
+        for name in found:
+            look(name)
+    return found
 
 
 def _here(chosen: Experiment, options: Options) -> ExperimentResult:
