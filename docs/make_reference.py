@@ -25,7 +25,7 @@ from xskit import units
 from xskit.bpf.probe import BpfFeature
 from xskit.cli.main import COMMANDS, application
 from xskit.emulator.portkinds import PORT_KINDS, PortKind
-from xskit.emulator.settings import DirectionSettings, EngineSettings, QueueSettings
+from xskit.emulator.settings import DirectionSettings, EngineSettings, LabSettings, QueueSettings
 from xskit.xsk.probe import SocketFeature
 
 
@@ -188,6 +188,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "reference/settings.md": {
         "direction": lambda: settings(DirectionSettings),
         "queue": lambda: settings(QueueSettings),
+        "lab": lambda: settings(LabSettings),
         "engine": lambda: settings(EngineSettings),
     },
     "reference/python.md": {

@@ -36,7 +36,6 @@ with xskit.Lab() as lab:
     with client, server:
         client.settimeout(1)
         server.settimeout(1)
-        ask()  # asks for the other's MAC first
         ask()
         link.update(owd="40ms", jitter="2ms", rate="10Mbit")  # both directions, at the same moment
         ask()

@@ -19,7 +19,7 @@ with xskit.Lab() as lab:
             client = socket.socket()
         began = time.monotonic()
         client.connect((b.address, 8000))
-        print(f"connected after {(time.monotonic() - began) * 1000:.1f} ms")  # the first one asks for b's MAC, too
+        print(f"connected after {(time.monotonic() - began) * 1000:.1f} ms")
         client.close()
     server.close()
 

@@ -31,7 +31,7 @@ RECEIVE_BYTES = 64 << 20
 
 def measure(cpu: int, packets: int) -> np.ndarray:
     """The owd of each packet that came, in ns."""
-    with Lab(spin=True, cpus=(cpu,)) as lab:
+    with Lab(ip=4, spin=True, cpus=(cpu,)) as lab:
         a, b = lab.host("a"), lab.host("b")
         lab.link(a, b, owd=f"{OWD_NS}ns")
         with (

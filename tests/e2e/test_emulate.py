@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.rig import PATIENCE_SECONDS, XSKIT, Bridge, ip, wait_until
+from tests.e2e.rig import PATIENCE_SECONDS, UDP_CLIENT, UDP_SERVER, XSKIT, Bridge, ip, wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.e2e]
 
@@ -167,6 +167,21 @@ def test_longer_packets_than_at_the_start_are_dropped_as_is_told(bridge: Bridge,
     out, _ = process.communicate(timeout=PATIENCE_SECONDS)
     forward, _ = json.loads(out)["links"][0]["directions"]
     assert forward["packets"]["dropped"] == {"egress_mtu": 1}
+
+
+@pytest.mark.parametrize("address", ["fd73::2", "ff02::1%xk0"])
+def test_ipv6_crosses_with_neighbour_discovery_and_multicast(bridge: Bridge, wan, address):
+    for number, host in ((1, bridge.host_a), (2, bridge.host_b)):
+        ip("-netns", host, "address", "add", f"fd73::{number}/64", "dev", "xk0", "nodad")
+    process = start(bridge, wan)
+    server, code = (one.replace("AF_INET,", "AF_INET6,").replace("7000", "7006") for one in (UDP_SERVER, UDP_CLIENT))
+    bridge.outer.listen(server, namespace=bridge.host_b)
+    client = bridge.outer.start_python(code, address, "10", namespace=bridge.host_a)
+    assert client.communicate(timeout=PATIENCE_SECONDS)[0] == "10\n"
+    neighbours = json.loads(ip("-netns", bridge.host_b, "-json", "-6", "neighbour"))
+    assert any(one["dst"] == "fd73::1" or one["dst"].startswith("fe80:") for one in neighbours)
+    forward, _ = finish(bridge, process)["links"][0]["directions"]
+    assert forward["packets"]["sent"] >= 10
 
 
 def test_traffic_resumes_when_a_port_comes_up_again(bridge: Bridge, wan):

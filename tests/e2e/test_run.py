@@ -14,6 +14,7 @@ from tests.e2e.rig import PATIENCE_SECONDS, UDP_CLIENT, XSKIT, Outer, ip, namesp
 
 pytestmark = [pytest.mark.root, pytest.mark.e2e]
 
+PEER6 = "fd78:736b:6974:1::2"
 TCP_SERVER = """
 import socket
 listener = socket.create_server(("", 7001))
@@ -162,7 +163,7 @@ def test_two_at_once_have_subnets_of_their_own(machine: Outer):
     first = machine.start(XSKIT, "run", "--", "sh", "-c", "grep -w peer /etc/hosts; cat", stdin=subprocess.PIPE)
     assert machine.first_line(first).split() == ["198.18.1.2", "peer"]
     second = machine.run(XSKIT, "run", "--", "grep", "-w", "peer", "/etc/hosts")
-    assert second.out.split() == ["198.18.2.2", "peer"]
+    assert second.out.split() == ["198.18.2.2", "peer", "fd78:736b:6974:2::2", "peer"]
     first.communicate("")
     assert first.returncode == 0
     machine.nothing_left(first.pid)
@@ -170,11 +171,18 @@ def test_two_at_once_have_subnets_of_their_own(machine: Outer):
 
 @pytest.mark.parametrize(
     ("taken", "peer"),
-    [("198.18.1.77/24", "198.18.2.2"), ("198.18.0.1/16", "198.19.0.2"), ("198.18.2.0/23", "198.18.1.2")],
+    [
+        ("198.18.1.77/24", ["198.18.2.2", "fd78:736b:6974:2::2"]),
+        ("198.18.0.1/16", ["198.19.0.2", "fd78:736b:6974:256::2"]),
+        ("198.18.2.0/23", ["198.18.1.2", PEER6]),
+        ("fd78:736b:6974:1::77/128", ["198.18.2.2", "fd78:736b:6974:2::2"]),
+        ("fd78:736b:6974::77/48", ["198.18.1.2"]),
+    ],
 )
 def test_addresses_that_the_machine_has_are_left_alone(machine: Outer, taken, peer):
     ip("-netns", machine.name, "address", "add", taken, "dev", "lo")
-    assert machine.xskit("run", "--", "grep", "-w", "peer", "/etc/hosts").out.split() == [peer, "peer"]
+    lines = machine.xskit("run", "--", "grep", "-w", "peer", "/etc/hosts").out.splitlines()
+    assert [line.split()[0] for line in lines] == peer
 
 
 def test_no_subnet_is_free(machine: Outer):
@@ -258,6 +266,8 @@ MISTAKES = [
     (["--forward-queue", "10m"], "--forward-queue: did you mean 10ms or 10min?"),
     (["--reverse-loss", "2"], "--reverse-loss: 2 what? write 2%"),
     (["--jitter-distribution", "pareto"], "--jitter-distribution: expected 'normal' or 'uniform', got 'pareto'"),
+    (["--ip", "5"], "--ip: expected 4, 6 or 'both', got 5"),
+    (["--neighbours", "none"], "--neighbours: expected 'permanent' or 'kernel', got 'none'"),
     (["--memory", "1G"], "--memory: did you mean 1GiB or 1GB?"),
 ]
 
@@ -328,7 +338,7 @@ def test_files_that_cannot_be_opened(machine: Outer, most):
 def test_a_machine_that_never_had_an_address():
     with namespace(f"xkbare{os.getpid():x}", loopback=False) as name:
         result = Outer(name).run(XSKIT, "run", "--", "grep", "-w", "peer", "/etc/hosts")
-        assert (result.code, result.out.split()) == (0, ["198.18.1.2", "peer"]), result.err
+        assert (result.code, result.out.split()) == (0, ["198.18.1.2", "peer", PEER6, "peer"]), result.err
 
 
 def test_no_privilege(machine: Outer):

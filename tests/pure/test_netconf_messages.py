@@ -10,6 +10,7 @@ import pytest
 from pyroute2.netlink import rtnl
 from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+from pyroute2.netlink.rtnl.ndmsg import ndmsg
 from pyroute2.netlink.rtnl.nsidmsg import nsidmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
@@ -27,6 +28,7 @@ from xskit.netconf.changes import (
     SetLinkUp,
     SetMtu,
     SetNapi,
+    SetNeighbour,
     SetOffload,
     SetPromiscuous,
     SetRings,
@@ -35,6 +37,7 @@ from xskit.netconf.changes import (
     TemporaryFile,
     VethEnd,
     addresses,
+    neighbours,
     routes,
     veth,
 )
@@ -44,6 +47,7 @@ EXAMPLES = [
     CreateNamespace("xka", inode=12),
     CreateVeth(VethEnd("xkva", mac="02:00:00:00:00:01", mtu=9000, queues=4), VethEnd("b", "xkb"), macs=["1", "2"]),
     SetAddress("va", "10.0.0.1/24", namespace="xka"),
+    SetAddress("va", "fd00::1/64", preferred=False),
     SetLinkUp("va", False, before=True),
     SetMtu("va", 9000, namespace="xka", before=1500),
     SetOffload("va", {"tx": False, "tso": True}, before={"tx-checksum-ip-generic": True}, index=7),
@@ -53,9 +57,11 @@ EXAMPLES = [
     AddFlowRule("va", 0x88B5, 1, 3),
     AddFlowRule("va", 0x88B5, 1, None, before=[0, 7], chosen=2),
     SetNapi("va", "gro_flush_timeout", 200_000, before=0),
+    SetNeighbour("va", "fd00::2", "02:00:00:00:00:01", namespace="xka"),
     SetSysctl("net.ipv4.ip_forward", "1", namespace="xka", before="0"),
     AddRoute("10.0.0.0/8", via="10.1.0.1", metric=5, namespace="xka"),
     AddRoute("default", interface="va"),
+    AddRoute("fd00::2/128", interface="va", source="fd00::1"),
     StartedProcess(["ping", "peer"], "xka", pid=12, start=34),
     TemporaryFile("/tmp/xk", "text", inode=5),
 ]
@@ -87,7 +93,7 @@ class Recorder(Netlink):
 @pytest.fixture
 def said(monkeypatch):
     Recorder.said = []
-    for module in (addresses, routes):
+    for module in (addresses, neighbours, routes):
         monkeypatch.setattr(module, "Netlink", Recorder)
     monkeypatch.setattr(interfaces, "index", lambda name: 42)
     return Recorder.said
@@ -127,6 +133,37 @@ def test_address(said, address, family, prefix, text):
         message = decoded(ifaddrmsg, body)
         assert (message["family"], message["prefixlen"], message["index"]) == (family, prefix, 42)
         assert message.get_attr("IFA_LOCAL") == message.get_attr("IFA_ADDRESS") == text
+
+
+@pytest.mark.parametrize(("preferred", "lifetimes"), [(True, None), (False, (0, 0xFFFF_FFFF))])
+def test_an_address_that_is_not_preferred(said, preferred, lifetimes):
+    SetAddress("va", "fd00::1/64", preferred=preferred).apply()
+    message = decoded(ifaddrmsg, said[0][1])
+    assert message.get_attr("IFA_FLAGS") == nl.IFA_F_NODAD
+    found = message.get_attr("IFA_CACHEINFO")
+    assert (found and (found["ifa_preferred"], found["ifa_valid"])) == lifetimes
+
+
+@pytest.mark.parametrize(("address", "family"), [("10.0.0.2", socket.AF_INET), ("fd00::2", socket.AF_INET6)])
+def test_neighbour(said, address, family):
+    change = SetNeighbour("va", address, "02:00:00:00:00:01")
+    change.apply()
+    change.write(None)
+    assert [(kind, flags) for kind, _, flags in said] == [
+        (nl.RTM_NEWNEIGH, nl.NLM_F_CREATE | nl.NLM_F_REPLACE),
+        (nl.RTM_DELNEIGH, 0),
+    ]
+    made, removed = (decoded(ndmsg, body) for _, body, _ in said)
+    for message in (made, removed):
+        assert (message["family"], message["ifindex"], message.get_attr("NDA_DST")) == (family, 42, address)
+    assert (made["state"], made.get_attr("NDA_LLADDR")) == (0x80, "02:00:00:00:00:01")
+    assert removed.get_attr("NDA_LLADDR") is None
+
+
+def test_the_source_of_a_route(said):
+    AddRoute("fd00::2/128", interface="va", source="fd00::1").apply()
+    message = decoded(rtmsg, said[0][1])
+    assert (message["dst_len"], message.get_attr("RTA_PREFSRC")) == (128, "fd00::1")
 
 
 @pytest.mark.parametrize(

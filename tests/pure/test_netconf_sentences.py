@@ -12,7 +12,7 @@ import pytest
 
 from xskit.errors import DeviceError, PrivilegeError, UsageError
 from xskit.netconf import interfaces, privileges
-from xskit.netconf.changes import AddRoute, CreateNamespace, SetAddress, SetSysctl, VethEnd
+from xskit.netconf.changes import AddRoute, CreateNamespace, SetAddress, SetNeighbour, SetSysctl, VethEnd
 from xskit.netconf.namespaces import MissingError, Namespace, create_namespace, find, identity, inside
 from xskit.netconf.processes import spawn_in
 
@@ -61,6 +61,12 @@ def test_a_namespace_of_xskit_is_named_so(name):
         (lambda: SetSysctl("net/../kernel/panic", "1"), "is not a network parameter"),
         (lambda: AddRoute("10.0.0.1/8", via="10.1.1.1"), "the route to 10.0.0.1/8 via 10.1.1.1 cannot be meant"),
         (lambda: AddRoute("default"), "the route to default names neither a router nor an interface"),
+        (lambda: SetNeighbour("a", "10.0.0.1/24", "02:00:00:00:00:01"), "'10.0.0.1/24' is not an IP address"),
+        (lambda: SetNeighbour("a", "10.0.0.1", "02:00"), "'02:00' is not a MAC address such as 02:00:00:00:00:01"),
+        (
+            lambda: AddRoute("10.0.0.0/8", None, "a", source="fd00::1"),
+            "the route to 10.0.0.0/8 out of a mixes IPv4 and",
+        ),
         (lambda: AddRoute("default", via="fe80::1"), "the route to default via fe80::1 mixes IPv4 and IPv6"),
     ],
 )

@@ -2,12 +2,12 @@
 
 Nothing here depends on how fast the machine is: packets are sent in bursts, the next one when the link has received
 the one before, so none is lost on the way to it; and what must have happened is waited for, however long it takes.
-Neighbours are known from the start and IPv6 is off, so the link sees no packet but those of the test.
+Neighbours are known from the start and the kernel's chatter is dropped, so the link sees no packet but those of the
+test.
 """
 
 from __future__ import annotations
 
-import fcntl
 import socket
 import struct
 import time
@@ -26,8 +26,6 @@ PATIENCE_SECONDS = 60
 UDP_OVERHEAD_BYTES = 42
 HEADER = struct.Struct("!IQ")
 
-SIOCGIFHWADDR, SIOCSARP = 0x8927, 0x8955
-ATF_COM, ATF_PERM = 0x02, 0x04
 SO_SNDBUFFORCE, SO_RCVBUFFORCE, SO_TIMESTAMPNS = 32, 33, 35
 
 
@@ -165,33 +163,10 @@ class Pair:
 
 @contextmanager
 def pair(*, mtu: int = 1500, engine: dict[str, Any] | None = None, **settings: Any) -> Iterator[Pair]:
-    """Two hosts and a link between them, whose neighbours know each other."""
+    """Two hosts and a link between them."""
     with Lab(**{"debug": True, **(engine or {})}) as lab, ExitStack() as stack:
         a, b = lab.host("a"), lab.host("b")
-        link = lab.link(a, b, mtu=mtu, **settings)
-        introduce(link)
-        yield Pair(lab, a, b, link, stack)
-
-
-def introduce(link: LabLink) -> None:
-    """Tell both hosts each other's MAC address, so that nobody has to ask."""
-    first, second = link.hosts
-    macs = []
-    for host, address in zip(link.hosts, link.addresses, strict=True):
-        interface = host.interfaces[host.addresses.index(address)]
-        with host.inside(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-            answer = fcntl.ioctl(any_socket, SIOCGIFHWADDR, struct.pack("16s24x", interface.encode()))
-        macs.append((interface, answer[18:24]))
-    for host, other in ((first, 1), (second, 0)):
-        interface = macs[1 - other][0]
-        request = struct.pack(
-            "@HH4s8xH6s8xi16s16s",
-            socket.AF_INET, 0, socket.inet_aton(link.addresses[other]),
-            1, macs[other][1],
-            ATF_COM | ATF_PERM, b"", interface.encode(),
-        )  # fmt: skip
-        with host.inside(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-            fcntl.ioctl(any_socket, SIOCSARP, request)
+        yield Pair(lab, a, b, lab.link(a, b, mtu=mtu, **settings), stack)
 
 
 def dropped(direction: LinkDirection) -> dict[str, int]:

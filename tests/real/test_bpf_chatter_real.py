@@ -135,7 +135,7 @@ def test_a_queue_without_a_socket_passes_chatter_on():
 @pytest.mark.parametrize("chatter", ["drop", "keep"])
 def test_a_hosts_kernel_is_not_heard_in_its_lab(chatter):
     """Its reports come within a second of the interface's first IPv6 address, and go on for a while."""
-    with pair(engine={"chatter": chatter}) as made:
+    with pair(engine={"chatter": chatter, "ip": 4}) as made:
         port = next(iter(made.link.emulator.ports.values()))
         made.a.run("sysctl", "-qw", "net.ipv6.conf.xk0.disable_ipv6=0", check=True)
         if chatter == "keep":

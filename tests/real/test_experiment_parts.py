@@ -20,7 +20,7 @@ from xskit.bench.experiments.actions import passed_and_redirected
 from xskit.bench.experiments.bursts import segmented
 from xskit.bench.experiments.large_memory import fill_and_drain
 from xskit.bench.experiments.pagepool import PagePoolWatch
-from xskit.bench.experiments.rooms import Pair, introduce
+from xskit.bench.experiments.rooms import Pair
 from xskit.bench.experiments.view_cost import ViewCost, view_costs
 from xskit.bpf.asm import Assembler
 from xskit.bpf.attach import XdpMode, attach
@@ -110,7 +110,6 @@ def test_reading_a_packet_costs_something_in_every_way():
 
 def test_without_loss_all_segments_of_a_packet_arrive():
     with Pair() as made:
-        introduce(*made.hosts)
         found = segmented(*made.hosts, packets=5, segments=10, segment_bytes=500)
     assert (found.sent, found.arrived, found.lost, found.mean_run) == (50, 50, 0, 0.0)
 

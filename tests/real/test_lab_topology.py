@@ -16,7 +16,7 @@ import pytest
 
 from tests.guards import descriptors, namespaces
 from tests.real import tags
-from tests.real.lab_rig import Pair, introduce, pair, wait_until
+from tests.real.lab_rig import Pair, pair, wait_until
 from xskit.emulator.mistakes import SettingsError
 from xskit.errors import UsageError
 from xskit.lab import Lab, traffic
@@ -26,7 +26,6 @@ pytestmark = pytest.mark.root
 
 
 def flow_over(lab, link, stack, **options):
-    introduce(link)
     return Pair(lab, *link.hosts, link, stack).flow(**options)
 
 
@@ -57,8 +56,6 @@ def test_three_hosts_in_a_row():
         a, router, b = (lab.host(name) for name in ("a", "router", "b"))
         first = lab.link(a, router, owd="2ms")
         second = lab.link(router, b, owd="3ms")
-        for link in (first, second):
-            introduce(link)
         router.run("sysctl", "-qw", "net.ipv4.ip_forward=1", check=True)
         a.run("ip", "route", "add", "default", "via", first.addresses[1], check=True)
         b.run("ip", "route", "add", "default", "via", second.addresses[0], check=True)
@@ -142,8 +139,9 @@ def test_an_iperf3_that_fails_is_told(script, sentence, monkeypatch, tmp_path):
 
 def test_hosts_know_each_other_by_name_and_processes_end_with_the_lab():
     with pair() as made:
-        seen = made.a.run("getent", "hosts", "b", capture_output=True, text=True, check=True).stdout
-        assert seen.split() == [made.link.addresses[1], "b"]
+        seen = made.a.run("getent", "ahosts", "b", capture_output=True, text=True, check=True).stdout.splitlines()
+        streams = [line.split()[0] for line in seen if "STREAM" in line]
+        assert streams == [made.b.address, made.b.address6]
         echoed = made.a.run("cat", input="in and out", capture_output=True, text=True)
         assert (echoed.returncode, echoed.stdout) == (0, "in and out")
         sleeper = made.a.spawn("sleep", "3600")

@@ -45,7 +45,7 @@ def mounts() -> str:
 
 @pytest.mark.usefixtures("journal")
 def test_peer_is_a_name():
-    hosts = {"peer": "10.99.0.2", "other": "fd99::2"}
+    hosts = {"peer": ["10.99.0.2"], "other": ["fd99::2"]}
     assert output("getent", "hosts", "peer", hosts=hosts).split() == ["10.99.0.2", "peer"]
     assert output("getent", "ahosts", "other", hosts=hosts).split()[0] == "fd99::2"
     assert output("getent", "hosts", "localhost", hosts=hosts)  # /etc/hosts is extended, not replaced
@@ -53,7 +53,7 @@ def test_peer_is_a_name():
 
 @pytest.mark.usefixtures("journal")
 def test_our_names_come_before_those_of_the_machine():
-    assert output("getent", "hosts", "localhost", hosts={"localhost": "10.99.0.3"}).split()[0] == "10.99.0.3"
+    assert output("getent", "hosts", "localhost", hosts={"localhost": ["10.99.0.3"]}).split()[0] == "10.99.0.3"
 
 
 @pytest.mark.usefixtures("journal")
@@ -77,7 +77,7 @@ def test_what_was_mounted_under_sys_is_still_there():
 def test_the_parent_is_unaffected():
     before = (mounts(), Path("/etc/hosts").read_bytes(), identity(), sorted(os.listdir("/sys/class/net")))
     threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
-    output("true", hosts={"peer": "10.99.0.2"})
+    output("true", hosts={"peer": ["10.99.0.2"]})
     assert (mounts(), Path("/etc/hosts").read_bytes(), identity(), sorted(os.listdir("/sys/class/net"))) == before
     assert (threading.active_count(), len(os.listdir("/proc/self/fd"))) == (threads, descriptors)
     assert os.stat("/proc/self/ns/mnt").st_ino == os.stat("/proc/thread-self/ns/mnt").st_ino
@@ -108,7 +108,7 @@ def test_commands_that_cannot_be_started(tmp_path):
 def test_no_hosts_file_to_extend(monkeypatch, tmp_path):
     monkeypatch.setattr(processes, "_HOSTS", str(tmp_path / "hosts"))
     with pytest.raises(KernelError) as caught:
-        spawn_in(NAME, ["true"], hosts={"peer": "10.99.0.2"})
+        spawn_in(NAME, ["true"], hosts={"peer": ["10.99.0.2"]})
     assert str(caught.value) == (f"there is no {tmp_path}/hosts to add peer to\n  try: touch {tmp_path}/hosts")
     assert output("echo", "fine") == "fine\n"  # without names of its own it needs none
 
@@ -123,7 +123,7 @@ def test_a_name_daemon_is_not_asked(monkeypatch, tmp_path):
         daemon.bind(path)
         daemon.listen()
         monkeypatch.setattr(processes, "_NAME_DAEMONS", (path, "/nonexistent"))
-        assert output("stat", "-Lc", "%F", path, hosts={"peer": "10.99.0.2"}) == "character special file\n"
+        assert output("stat", "-Lc", "%F", path, hosts={"peer": ["10.99.0.2"]}) == "character special file\n"
         assert output("stat", "-Lc", "%F", path) == "socket\n"
 
 
@@ -137,7 +137,7 @@ def test_where_sys_cannot_be_mounted_the_command_still_runs(monkeypatch):
         real(source, target, kind, flags)
 
     monkeypatch.setattr(libc, "mount", mount)
-    assert output("getent", "hosts", "peer", hosts={"peer": "10.99.0.2"}).split() == ["10.99.0.2", "peer"]
+    assert output("getent", "hosts", "peer", hosts={"peer": ["10.99.0.2"]}).split() == ["10.99.0.2", "peer"]
 
 
 def test_ends_with_the_journal(journal):

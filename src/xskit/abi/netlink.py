@@ -1,8 +1,8 @@
 """Netlink as xskit speaks it: message kinds, flags, attributes, fixed headers, and how XDP programs are attached.
 
 From linux/netlink.h, linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/if_arp.h, linux/if_tunnel.h,
-linux/veth.h, linux/net_namespace.h, linux/genetlink.h and linux/nl80211.h. `xskit.netlink` speaks it, for bpf and
-netconf; `netdev.py` has the words of the netdev family.
+linux/neighbour.h, linux/veth.h, linux/net_namespace.h, linux/genetlink.h and linux/nl80211.h. `xskit.netlink` speaks
+it, for bpf and netconf; `netdev.py` has the words of the netdev family.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ NLM_F_REQUEST = 0x1
 NLM_F_ACK = 0x4
 NLM_F_DUMP = 0x300
 NLM_F_DUMP_INTR = 0x10  # in an answer: what is dumped has changed meanwhile (3.1)
+NLM_F_REPLACE = 0x100
 NLM_F_EXCL = 0x200
 NLM_F_CREATE = 0x400
 NLM_F_ACK_TLVS = 0x200  # in an acknowledgement: attributes follow
@@ -40,6 +41,8 @@ LINK_HEADER = struct.Struct("=BxHiII")  # ifinfomsg: family, type, index, flags,
 LINK_STATISTICS = struct.Struct("=8Q")  # its beginning: rx, tx of packets, of bytes, of errors, dropped
 ADDRESS_HEADER = struct.Struct("=BBBBI")  # ifaddrmsg: family, prefix length, flags, scope, index
 ROUTE_HEADER = struct.Struct("=BBBBBBBBI")  # rtmsg: family, dst, src, tos, table, protocol, scope, type, flags
+NEIGHBOUR_HEADER = struct.Struct("=BxxxiHBB")  # ndmsg: family, index, state, flags, type
+CACHE_INFO = struct.Struct("=IIII")  # ifa_cacheinfo: preferred and valid lifetime in seconds, two time stamps
 NSID_HEADER = struct.Struct("=Bxxx")  # rtgenmsg: family
 GENERIC_HEADER = struct.Struct("=BBH")  # genlmsghdr: command, version, reserved
 
@@ -53,6 +56,9 @@ RTM_GETADDR = 22
 RTM_NEWROUTE = 24
 RTM_DELROUTE = 25
 RTM_GETROUTE = 26
+RTM_NEWNEIGH = 28
+RTM_DELNEIGH = 29
+RTM_GETNEIGH = 30
 RTM_GETNSID = 90
 
 ARPHRD_ETHER = 1
@@ -86,13 +92,20 @@ IFLA_VXLAN_COLLECT_METADATA = 25
 
 IFA_ADDRESS = 1
 IFA_LOCAL = 2
+IFA_CACHEINFO = 6
 IFA_FLAGS = 8
 IFA_F_NODAD = 0x02
+FOREVER_S = 0xFFFF_FFFF  # INFINITY_LIFE_TIME (net/if_inet6.h)
+
+NDA_DST = 1
+NDA_LLADDR = 2
+NUD_PERMANENT = 0x80
 
 RTA_DST = 1
 RTA_OIF = 4
 RTA_GATEWAY = 5
 RTA_PRIORITY = 6
+RTA_PREFSRC = 7
 RT_TABLE_MAIN = 254
 RTPROT_STATIC = 4
 RT_SCOPE_UNIVERSE = 0

@@ -141,7 +141,11 @@ def _measure(link: LabLink, step: Callable[[str], None]) -> Measurements:
     times = sorted(traffic.ping(a, b, count=5))
     asked_ns = link.forward.settings.owd + link.reverse.settings.owd
     outcome.rows.append(_time_row("ping, round trip p50", asked_ns, times))
-    pace = {"packets": PROBE_PACKETS, "interval_ns": PROBE_INTERVAL_NS, "frame_bytes": PROBE_FRAME_BYTES}
+    pace: dict[str, Any] = {
+        "packets": PROBE_PACKETS,
+        "interval_ns": PROBE_INTERVAL_NS,
+        "frame_bytes": PROBE_FRAME_BYTES,
+    }
     step("owd and loss, forward")
     forward = traffic.udp(a, b, **pace)
     _add_probe_rows(outcome, "forward", link.forward.settings.owd, link.forward.settings.loss, forward)

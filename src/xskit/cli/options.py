@@ -14,7 +14,7 @@ import typer
 from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 
-from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings, read
+from xskit.emulator.settings import DirectionSettings, EngineSettings, LabSettings, LinkSettings, read
 
 DIRECTIONS = ("forward", "reverse")
 
@@ -22,13 +22,14 @@ DIRECTIONS = ("forward", "reverse")
 def with_settings(command: Callable[..., Any]) -> Callable[..., Any]:
     """The command with one option for each setting.
 
-    `command` takes them as keyword arguments `link`, `engine`, both as the models take them; what was not given is
-    not in there. Its other parameters stay as they are.
+    `command` takes them as keyword arguments `link`, `engine` and, where it has such a parameter, `lab`, all as the
+    models take them; what was not given is not in there. Its other parameters stay as they are.
     """
+    parameters = inspect.signature(command, eval_str=True).parameters
     own = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for parameter in inspect.signature(command, eval_str=True).parameters.values()
-        if parameter.name not in ("link", "engine")
+        for parameter in parameters.values()
+        if parameter.name not in ("link", "engine", "lab")
     ]
     link = {name: _option(name, field) for name, field in DirectionSettings.model_fields.items()}
     for direction in DIRECTIONS:
@@ -37,14 +38,17 @@ def with_settings(command: Callable[..., Any]) -> Callable[..., Any]:
             for name, field in DirectionSettings.model_fields.items()
         }
     engine = {name: _option(name, field) for name, field in EngineSettings.model_fields.items()}
+    lab = {name: _option(name, field) for name, field in LabSettings.model_fields.items() if "lab" in parameters}
 
     def called(**given: Any) -> Any:
         mine = {parameter.name: given[parameter.name] for parameter in own}
+        if "lab" in parameters:
+            mine["lab"] = _given(given, lab)
         return command(**mine, link=_link(_given(given, link)), engine=_given(given, engine))
 
     called.__doc__ = command.__doc__
     called.__name__ = command.__name__
-    called.__signature__ = inspect.Signature([*link.values(), *engine.values(), *own])  # type: ignore[attr-defined]
+    called.__signature__ = inspect.Signature([*link.values(), *lab.values(), *engine.values(), *own])  # type: ignore[attr-defined]
     called.__annotations__ = {p.name: p.annotation for p in called.__signature__.parameters.values()}  # type: ignore[attr-defined]
     return called
 
@@ -67,6 +71,15 @@ def read_engine(values: Mapping[str, Any]) -> EngineSettings:
     return read(EngineSettings, values, spelled=_option_name)
 
 
+def read_lab(values: Mapping[str, Any]) -> LabSettings:
+    """The settings of a lab from options.
+
+    Raises:
+        SettingsError: names the option.
+    """
+    return read(LabSettings, values, spelled=_option_name)
+
+
 def _option_name(path: Sequence[str]) -> str:
     words = path[:2] if path[0] in DIRECTIONS else path[:1]
     return "--" + "-".join(words).replace("_", "-")
@@ -75,7 +88,8 @@ def _option_name(path: Sequence[str]) -> str:
 def _option(name: str, field: FieldInfo, *, hidden: bool = False) -> inspect.Parameter:
     spelling = "--" + name.replace("_", "-")
     choices = _choices(field.annotation)
-    kind = type(choices[0]) if choices else _kind(field)
+    kinds = {type(choice) for choice in choices} or {_kind(field)}
+    kind = kinds.pop() if len(kinds) == 1 else str
     metavar = "|".join(map(str, choices)) or spelling.rpartition("-")[2].upper()
     option = typer.Option(
         spelling,

@@ -2,7 +2,7 @@
 
 COMMAND's namespace                emulated link                 this machine
 command, 198.18.N.1  ---- forward: owd, rate, loss, ... --->  peer, 198.18.N.2
-                     <--- reverse -------------------------
+  fd78:736b:6974:N::1  <-- reverse -------------------------  fd78:736b:6974:N::2
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xskit.cli.options import read_engine, read_link, with_settings
+from xskit.cli.options import read_engine, read_lab, read_link, with_settings
 from xskit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def run(
     ],
     link: dict[str, Any],
     engine: dict[str, Any],
+    lab: dict[str, Any],
     mtu: Annotated[
         int, typer.Option(min=68, max=65_535, help="bytes that a packet may have, without Ethernet header")
     ] = 1500,
@@ -54,9 +55,9 @@ def run(
 ) -> None:
     """Run COMMAND in a network namespace of its own, whose only way out is an emulated link to this machine.
 
-    COMMAND reaches this machine, and what listens here, by the name "peer". Packets from COMMAND to peer go forward,
-    those of peer to COMMAND in reverse. An option such as --owd holds for both directions; each also comes as
-    --forward-owd and --reverse-owd, for one of them.
+    COMMAND reaches this machine, and what listens here, by the name "peer", over IPv4 and IPv6. Packets from COMMAND
+    to peer go forward, those of peer to COMMAND in reverse. An option such as --owd holds for both directions; each
+    also comes as --forward-owd and --reverse-owd, for one of them.
 
     Input, output and terminal are COMMAND's, and its exit code is returned: 127 when there is no such command, 126
     when it cannot be executed, 128 + n when signal n ended it. The report, asked against achieved, goes to stderr.
@@ -71,15 +72,16 @@ def run(
 
     read_link(link)
     read_engine(engine)
+    read_lab(lab)
     _check_command(command[0])
     require(("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF"), "xskit run")
     check_file("--report", report, REPORTS)
-    code, result = _run(command, link, engine, mtu)
+    code, result = _run(command, link, {**lab, **engine}, mtu)
     write_report(result, report, sys.stderr, json=json)
     raise typer.Exit(code)
 
 
-def _run(command: list[str], link: dict[str, Any], engine: dict[str, Any], mtu: int) -> tuple[int, Report]:
+def _run(command: list[str], link: dict[str, Any], options: dict[str, Any], mtu: int) -> tuple[int, Report]:
     """COMMAND's exit code and the report; everything is put back by then."""
     from xskit.cli.attend import Signals
     from xskit.cli.output import compiling, show_warnings
@@ -87,7 +89,7 @@ def _run(command: list[str], link: dict[str, Any], engine: dict[str, Any], mtu: 
     from xskit.netconf.signals import terminated_by_exception
 
     show_warnings()
-    with terminated_by_exception() as asked, Lab(on_compile=compiling, **engine) as lab:
+    with terminated_by_exception() as asked, Lab(on_compile=compiling, **options) as lab:
         host, peer = lab.host("command"), lab.machine("peer")
         running = lab.link(host, peer, name="run", mtu=mtu, **link)
         with Signals() as signals:

@@ -186,7 +186,7 @@ class Emulator:
         self._warn(differing_mtus(self.specs, facts, around))
         made = self._made = self._make_directions(umem, table, plan)
         for spec, forward, reverse in zip(self.specs, made[::2], made[1::2], strict=True):
-            self.links[spec.name] = Link(spec.name, forward, reverse, self.report)
+            self.links[spec.name] = Link(spec, forward, reverse, self.report, self._warn)
         self._start_workers(made, cpus)
 
     def _make_directions(self, umem: Umem, table: PacketTable, plan: MemoryPlan) -> list[LinkDirection]:
@@ -308,12 +308,12 @@ class Emulator:
     def _require_ours(self) -> None:
         require_parent(self._pid, "the links run in")
 
-    def _warn(self, sentences: Sequence[str]) -> None:
+    def _warn(self, sentences: Sequence[str], level: int = logging.WARNING) -> None:
         """Log what the user should know though the run goes on, once, and keep it for the report."""
         for sentence in sentences:
             if sentence not in self._warnings:
                 self._warnings.append(sentence)
-                _log.warning("%s", sentence)
+                _log.log(level, "%s", sentence)
 
     def _resized(self, port: PortSpec, mtu: int) -> None:
         """What comes to a port may be longer now, or shorter, without any offload."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,6 +13,8 @@ from xskit.emulator.arrivals import Arrivals, beyond_memory
 from xskit.emulator.mistakes import CapacityError
 from xskit.emulator.monitor import SaturatedRate
 from xskit.emulator.need import Need
+from xskit.emulator.patience import delay_remarks
+from xskit.emulator.ports import LinkSpec
 from xskit.emulator.queue_warning import narrow_queue
 from xskit.emulator.report import Report, direction_report
 from xskit.emulator.report_data import DirectionReport, LinkReport
@@ -100,11 +103,16 @@ class LinkDirection:
         self._arrivals.add(monotonic_ns(), 0, 0)
         self.need = Need(plan, number, max_length)
         self._worker: WorkerThread | None = None
+        self._updated: Callable[[], None] = lambda: None
         self._bottleneck = [kind.name for kind in live.pipeline.kinds].index("bottleneck")
 
     def assign(self, worker: WorkerThread) -> None:
         """The worker that runs this direction."""
         self._worker = worker
+
+    def join(self, updated: Callable[[], None]) -> None:
+        """Become a part of a link, which is told of every update by `update`."""
+        self._updated = updated
 
     def update(self, *, at_ns: int | None = None, **changes: Any) -> None:
         """Change settings of the running link; only what is named changes.
@@ -129,6 +137,7 @@ class LinkDirection:
         """
         when_ns = moment(at_ns)
         self.apply(self.checked(changes), when_ns)
+        self._updated()
 
     def checked(self, changes: Mapping[str, Any]) -> DirectionSettings:
         """The settings after these changes; raises what `update` does, and changes nothing."""
@@ -211,11 +220,24 @@ class LinkDirection:
 class Link:
     """Two ports joined, by `forward` from the first to the second and by `reverse` back."""
 
-    def __init__(self, name: str, forward: LinkDirection, reverse: LinkDirection, report: Callable[[], Report]) -> None:
-        self.name = name
+    def __init__(
+        self,
+        spec: LinkSpec,
+        forward: LinkDirection,
+        reverse: LinkDirection,
+        report: Callable[[], Report],
+        warn: Callable[[Sequence[str], int], None],
+    ) -> None:
+        self.name = spec.name
         self.forward = forward
         self.reverse = reverse
+        self._spec = spec
         self._report = report
+        self._warn = warn
+        for direction in self.directions:
+            direction.join(self._look_at_delay)
+        warn(spec.remarks, logging.INFO)
+        self._look_at_delay()
 
     @property
     def directions(self) -> tuple[LinkDirection, LinkDirection]:
@@ -228,6 +250,12 @@ class Link:
         checked = [direction.checked(changes) for direction in self.directions]
         for direction, settings in zip(self.directions, checked, strict=True):
             direction.apply(settings, when_ns)
+        self._look_at_delay()
+
+    def _look_at_delay(self) -> None:
+        """Note for the report what a link as slow as this does to its hosts."""
+        round_trip_ns = self.forward.settings.owd + self.reverse.settings.owd
+        self._warn(delay_remarks(self._spec, round_trip_ns), logging.INFO)  # the link runs as it was asked to
 
     def report(self) -> LinkReport:
         """Asked against achieved, now."""

@@ -52,11 +52,18 @@ class PortSpec:
 
 @dataclass(frozen=True)
 class LinkSpec:
-    """A link to make: `forward` goes from the first port to the second."""
+    """A link to make: `forward` goes from the first port to the second.
+
+    Attributes:
+        neighbours_known: the hosts at both ends know each other's MAC address, and never ask for it.
+        remarks: sentences for the report.
+    """
 
     name: str
     ports: tuple[PortSpec, PortSpec]
     settings: LinkSettings
+    neighbours_known: bool = field(default=False, kw_only=True)
+    remarks: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         """Raises UsageError where these are not a name, two ports and settings."""

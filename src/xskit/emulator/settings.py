@@ -242,6 +242,23 @@ class EngineSettings(_Strict):
         return self
 
 
+def _number(value: Any) -> Any:
+    """A number that came as text, as from the command line; anything else as it is."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+class LabSettings(_Strict):
+    """What the hosts of a lab have."""
+
+    ip: Annotated[Literal[4, 6, "both"], BeforeValidator(_number)] = Field(
+        default="both", description="IP versions; both: IPv6 too, where the machine and the MTU allow it"
+    )
+    neighbours: Literal["permanent", "kernel"] = Field(
+        default="permanent",
+        description="permanent: the ends of a link know each other's MAC address; kernel: they ask by ARP and ND",
+    )
+
+
 Model = TypeVar("Model", bound=BaseModel)
 
 

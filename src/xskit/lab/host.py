@@ -20,17 +20,24 @@ class Host:
     Attributes:
         name: other hosts of the lab know it by this name.
         namespace: of the network namespace, for `ip netns exec`; None is the one in which the lab was made.
-        addresses: one IPv4 address for each link, in order.
+        addresses: one for each link, in order: IPv4, and IPv6 where the link has only that.
+        addresses6: the IPv6 address on each link, in the same order; None where the link has none.
         interfaces: their names, in the same order.
     """
 
     def __init__(
-        self, name: str, namespace: str | None, journal: Journal, names: Mapping[str, str], lab: object = None
+        self,
+        name: str,
+        namespace: str | None,
+        journal: Journal,
+        names: Mapping[str, list[str]],
+        lab: object = None,
     ) -> None:
         self._lab = lab  # lives as long as its hosts are used
         self.name = name
         self.namespace = namespace
         self.addresses: list[str] = []
+        self.addresses6: list[str | None] = []
         self.interfaces: list[str] = []
         self._journal = journal
         expect_children(journal)
@@ -38,7 +45,7 @@ class Host:
 
     @property
     def address(self) -> str:
-        """The address on its first link.
+        """The address on its first link: IPv4, and IPv6 where the link has only that.
 
         Raises:
             UsageError: it has no link yet.
@@ -46,6 +53,18 @@ class Host:
         if not self.addresses:
             raise UsageError(f"host {self.name} has no address yet: it is on no link")
         return self.addresses[0]
+
+    @property
+    def address6(self) -> str:
+        """The IPv6 address on the first of its links that has one.
+
+        Raises:
+            UsageError: none of its links has IPv6.
+        """
+        for address in self.addresses6:
+            if address is not None:
+                return address
+        raise UsageError(f"host {self.name} has no IPv6 address: it is on no link with IPv6")
 
     def spawn(self, *argv: str, **options: Any) -> subprocess.Popen[Any]:
         """Start a command on this host; it is ended with the lab at the latest, also where a forked process started it.

@@ -13,49 +13,35 @@ import contextlib
 import itertools
 import os
 import re
-import secrets
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from xskit._fork import require_parent
 from xskit.arguments import literal
 from xskit.emulator.emulator import Emulator, LinkSpec, PortSpec
 from xskit.emulator.link import LinkDirection
-from xskit.emulator.offloads import CUTTING, PUTTING_IN, SUMMING
 from xskit.emulator.report import Report
-from xskit.emulator.settings import EngineSettings, link_settings, read
+from xskit.emulator.settings import EngineSettings, LabSettings, link_settings, read
 from xskit.emulator.sizing import check_mtu
 from xskit.errors import DeviceError, UsageError, XskitError
 from xskit.lab.host import Host
 from xskit.lab.report import LabReport
-from xskit.lab.subnets import NETWORK, addresses, free_numbers
-from xskit.netconf.changes import (
-    AddRoute,
-    CreateNamespace,
-    CreateVeth,
-    SetAddress,
-    SetLinkUp,
-    SetOffload,
-    SetSysctl,
-    StartedProcess,
-    VethEnd,
-)
+from xskit.lab.subnets import free_numbers
+from xskit.lab.versions import Versions, every_subnet_taken, versions
+from xskit.lab.wiring import LinkEnd, attach, connect, prepare, route_by
+from xskit.netconf.changes import CreateNamespace, StartedProcess
 from xskit.netconf.interfaces import RefusedError, exists
 from xskit.netconf.journal import Journal, restore_dead
-from xskit.netconf.namespaces import MissingError
 from xskit.netconf.privileges import require
-from xskit.netconf.subnets import networks_in_use
+from xskit.netconf.subnets import Network, kernel_has_ipv6, networks_in_use
 
 _numbers = itertools.count(1)
 
 NEEDED = ("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF")
-
-OFFLOADS_OFF = dict.fromkeys((*SUMMING, *CUTTING, *PUTTING_IN), False)
-"""On an owned host's end: checksums are then finished, segments cut and VLAN tags put in before packets leave."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,40}")
 """Of a host: it becomes a part of a network namespace's name, and a word in /etc/hosts."""
@@ -69,17 +55,25 @@ class LabLink:
     Attributes:
         name: of the link.
         hosts: its two ends.
-        addresses: theirs, on this link.
+        addresses: theirs, on this link: IPv4, and IPv6 where the link has only that.
+        addresses6: their IPv6 addresses; None where the link has IPv4 only.
         emulator: that runs it.
     """
 
     def __init__(
-        self, name: str, hosts: tuple[Host, Host], addresses: tuple[str, str], emulator: Emulator, lab: Lab
+        self,
+        name: str,
+        hosts: tuple[Host, Host],
+        addresses: tuple[str, str],
+        addresses6: tuple[str, str] | None,
+        emulator: Emulator,
+        lab: Lab,
     ) -> None:
         self._lab = lab  # lives as long as its links and hosts are used
         self.name = name
         self.hosts = hosts
         self.addresses = addresses
+        self.addresses6 = addresses6
         self.emulator = emulator
 
     @property
@@ -118,25 +112,32 @@ class Lab:
     One that nobody uses any more, nor any of its hosts and links, is closed with a ResourceWarning.
 
     Args:
+        ip: 4, 6 or "both": the IP versions of its links. A link of both has IPv4 only where the kernel, this machine or
+            an MTU below 1280 does not allow IPv6, and its report says so.
+        neighbours: "permanent": the ends of a link know each other's MAC address from the start, so that no link is too
+            slow for ARP and ND; "kernel": they ask for it. Use that to test ARP or ND, or to change MAC addresses.
         on_compile: as of Emulator.
         engine: fields of EngineSettings for all links: seed=7, spin=True, memory="1GiB", ...
 
     Raises:
-        SettingsError: an unknown field of EngineSettings.
+        SettingsError: an unknown field of EngineSettings, or an impossible value.
         PrivilegeError: capabilities are missing.
     """
 
     def __init__(
         self,
         *,
+        ip: Literal[4, 6, "both"] = "both",
+        neighbours: Literal["permanent", "kernel"] = "permanent",
         on_compile: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
         **engine: Any,
     ) -> None:
+        self.settings = read(LabSettings, {"ip": ip, "neighbours": neighbours}, "Lab")
         self.engine = read(EngineSettings, engine, "Lab")
         require(NEEDED, "a lab of network namespaces")
         self.hosts: dict[str, Host] = {}
         self.links: dict[str, LabLink] = {}
-        self._names: dict[str, str] = {}
+        self._names: dict[str, list[str]] = {}
         self._on_compile = on_compile
         self._pid = os.getpid()
         self._tag = f"xk{os.getpid():x}x{next(_numbers)}"
@@ -160,14 +161,14 @@ class Lab:
         self._require_ours()
         self._check_name(name)
         namespace = self._namespace(name)
-        self._no_ipv6(namespace, "all", "default")
+        prepare(self._journal, namespace, ipv6=self.settings.ip != 4 and kernel_has_ipv6())
         self.hosts[name] = Host(name, namespace, self._journal, self._names, self)
         return self.hosts[name]
 
     def machine(self, name: str = "peer") -> Host:
         """This machine as a host: the network namespace in which the lab was made, with all that is in it.
 
-        Of what is there nothing is changed. A host that is linked with it has its default route there.
+        Of what is there nothing is changed. A host that is linked with it has its default routes there.
 
         Raises:
             UsageError: it is in the lab already, or there is a host of this name.
@@ -195,12 +196,6 @@ class Lab:
         self._journal.apply(CreateNamespace(namespace))
         return namespace
 
-    def _no_ipv6(self, namespace: str | None, *scopes: str) -> None:
-        """Its neighbour and router messages would be counted among the packets of a test."""
-        for scope in scopes:
-            with contextlib.suppress(MissingError):
-                self._journal.apply(SetSysctl(f"net/ipv6/conf/{scope}/disable_ipv6", "1", namespace=namespace))
-
     def link(self, first: Host, second: Host, *, name: str | None = None, mtu: int = 1500, **settings: Any) -> LabLink:
         """Join two hosts by an emulated link, and start it.
 
@@ -211,9 +206,10 @@ class Lab:
             settings: as of LinkSettings: owd="20ms", rate="100Mbit", forward={"loss": "1%"}, ...
 
         Raises:
-            SettingsError: an unknown key or an impossible value, an MTU that no interface has.
+            SettingsError: an unknown key or an impossible value, an MTU that no interface has, or one below 1280 for a
+                link that has only IPv6.
             UsageError: there is a link of this name, or both ends are the same host.
-            DeviceError: no subnet is free on this machine.
+            DeviceError: no subnet is free on this machine, or a link that has only IPv6 cannot have it.
         """
         self._require_ours()
         for host in (first, second):
@@ -229,20 +225,27 @@ class Lab:
         wanted = link_settings(settings, f"link {title}")
         check_mtu(mtu)
         self._own_namespace()
-        with self._whole_or_not((first, second)):
-            ports = self._wire((first, second), mtu)
-            emulator = Emulator([LinkSpec(title, ports, wanted)], self.engine, on_compile=self._on_compile)
+        hosts = (first, second)
+        networks = networks_in_use() if self._machine in hosts else []
+        found = versions(self.settings, mtu, used=self._numbers, networks=networks, machine=self._machine in hosts)
+        with self._whole_or_not(hosts):
+            ends, addresses = self._wire(hosts, mtu, found, networks)
+            first_port, second_port = (PortSpec(end.port, end.room, owned=True) for end in ends)
+            remarks = () if found.remark is None else (f"link {title} has no IPv6: {found.remark}",)
+            known = self.settings.neighbours == "permanent"
+            spec = LinkSpec(title, (first_port, second_port), wanted, neighbours_known=known, remarks=remarks)
+            emulator = Emulator([spec], self.engine, on_compile=self._on_compile)
             self._stack.callback(emulator.close)
             emulator.start()
-        ends = (first.addresses[-1], second.addresses[-1])
-        self.links[title] = LabLink(title, (first, second), ends, emulator, self)
+        pairs = {version: (addresses[0][version], addresses[1][version]) for version in found.numbers}
+        self.links[title] = LabLink(title, hosts, pairs[found.numbers[0]], pairs.get(6), emulator, self)
         return self.links[title]
 
     @contextlib.contextmanager
     def _whole_or_not(self, hosts: tuple[Host, Host]) -> Iterator[None]:
         """A link that could not be made leaves nothing: what the block changed is put back."""
         before = self._journal.pending
-        counts = [(host, len(host.interfaces), len(host.addresses)) for host in hosts]
+        count = [len(host.interfaces) for host in hosts]
         numbers, names = set(self._numbers), set(self._names)
         try:
             yield
@@ -251,70 +254,60 @@ class Lab:
                 if not isinstance(change, StartedProcess) and not any(change is earlier for earlier in before):
                     with contextlib.suppress(XskitError):  # the first error is the one to show; close() tries again
                         self._journal.undo(change)
-            for host, interfaces, addresses_before in counts:
-                del host.interfaces[interfaces:], host.addresses[addresses_before:]
+            for host, number in zip(hosts, count, strict=True):
+                del host.interfaces[number:], host.addresses[number:], host.addresses6[number:]
             self._numbers = numbers
             for name in set(self._names) - names:
                 del self._names[name]
             raise
 
-    def _wire(self, hosts: tuple[Host, Host], mtu: int) -> tuple[PortSpec, PortSpec]:
-        """Both veth pairs of a link, addresses and routes; returns the lab's ends as ports.
+    def _wire(
+        self, hosts: tuple[Host, Host], mtu: int, found: Versions, networks: Sequence[Network]
+    ) -> tuple[tuple[LinkEnd, LinkEnd], list[dict[int, str]]]:
+        """Everything of a link but the emulator; returns its ends, and the address of each by IP version."""
+        number, ends = self._attach(hosts, mtu, found, networks)
+        self._numbers.add(number)
+        permanent = self.settings.neighbours == "permanent"
+        addresses = connect(self._journal, ends, number, found.numbers, permanent=permanent)
+        for end, own, other, theirs in zip(ends, addresses, ends[::-1], addresses[::-1], strict=True):
+            end.host.interfaces.append(end.interface)
+            end.host.addresses.append(own[found.numbers[0]])
+            end.host.addresses6.append(own.get(6))
+            self._names.setdefault(end.host.name, list(own.values()))
+            if other.host is self._machine and len(end.host.addresses) == 1:
+                route_by(self._journal, end, theirs)
+        return ends, addresses
 
-        The machine's pair comes first: the name of its interface is what reserves the number.
-        """
-        networks = networks_in_use() if self._machine in hosts else []
-        for number in free_numbers(self._numbers, networks):
-            ends = [(host, f"xk{number}{side}") for host, side in zip(hosts, "ab", strict=True)]
-            for host, port in sorted(ends, key=lambda end: end[0] is not self._machine):
-                if not self._attach(host, number, port, mtu):
-                    break
-            else:
-                self._numbers.add(number)
-                self._address(hosts, number)
-                room = self._own_namespace()
-                return PortSpec(ends[0][1], room, owned=True), PortSpec(ends[1][1], room, owned=True)
-        raise DeviceError(f"every subnet of {NETWORK} is in use on this machine", remedy="ip -4 address; ip -4 route")
+    def _attach(
+        self, hosts: tuple[Host, Host], mtu: int, found: Versions, networks: Sequence[Network]
+    ) -> tuple[int, tuple[LinkEnd, LinkEnd]]:
+        """Both veth pairs of a link, and its number: the first that is free.
 
-    def _attach(self, host: Host, number: int, port: str, mtu: int) -> bool:
-        """A veth pair between a host and the lab's own namespace; False when another lab was faster.
-
-        The MACs are chosen here: should somebody else make the same interface at the same moment, it is not mistaken
-        for ours.
+        The machine's pair comes first: the name of its interface is what reserves the number. Should another lab be
+        faster, the next one is tried.
         """
         room = self._own_namespace()
-        interface = f"xkpeer{number}" if host is self._machine else f"xk{len(host.interfaces)}"
-        macs = [f"02:{secrets.token_bytes(5).hex(':')}" for _ in range(2)]
-        ends = (VethEnd(interface, host.namespace, macs[0], mtu), VethEnd(port, room, macs[1], mtu))
-        try:
-            self._journal.apply(CreateVeth(*ends, macs=macs))
-        except (DeviceError, RefusedError):
-            if host is self._machine and exists(interface):
-                return False
-            raise
-        self._journal.apply(SetOffload(interface, OFFLOADS_OFF, namespace=host.namespace))
-        if host is self._machine:
-            self._no_ipv6(None, interface)
-        host.interfaces.append(interface)
-        return True
-
-    def _address(self, hosts: tuple[Host, Host], number: int) -> None:
-        """Addresses, interfaces up, and the way to the machine."""
-        for host, address, side in zip(hosts, addresses(number), "ab", strict=True):
-            interface = host.interfaces[-1]
-            self._journal.apply(SetAddress(interface, f"{address}/24", namespace=host.namespace))
-            self._journal.apply(SetLinkUp(f"xk{number}{side}", True, namespace=self._own_namespace()))
-            self._journal.apply(SetLinkUp(interface, True, namespace=host.namespace))
-            host.addresses.append(address)
-            self._names.setdefault(host.name, address)
-        for host, other in (hosts, hosts[::-1]):
-            if other is self._machine and len(host.addresses) == 1:
-                self._journal.apply(AddRoute("default", other.addresses[-1], namespace=host.namespace))
+        for number in free_numbers(self._numbers, networks, found.numbers):
+            made: dict[Host, LinkEnd] = {}
+            sides = dict(zip(hosts, "ab", strict=True))
+            for host in sorted(hosts, key=lambda one: one is not self._machine):
+                machine = host is self._machine
+                interface = f"xkpeer{number}" if machine else f"xk{len(host.interfaces)}"
+                port, ipv6 = f"xk{number}{sides[host]}", 6 in found.numbers
+                try:
+                    made[host] = attach(self._journal, host, interface, port, room, mtu=mtu, ipv6=ipv6)
+                except (DeviceError, RefusedError):
+                    if machine and exists(interface):
+                        break
+                    raise
+            else:
+                return number, (made[hosts[0]], made[hosts[1]])
+        raise every_subnet_taken(found.numbers[0])
 
     def _own_namespace(self) -> str:
         if self._room is None:
             self._room = self._namespace(_ROOM)
-            self._no_ipv6(self._room, "all", "default")
+            prepare(self._journal, self._room, ipv6=False)
         return self._room
 
     # -- ending ----------------------------------------------------------------------------------------------------

@@ -1,13 +1,13 @@
 """Sends and receives test traffic on one host: a program of its own, so that no other work delays its clock.
 
-    probe.py receive-udp PORT                        until stdin closes; prints what came, with the kernel's stamps
+    probe.py receive-udp ADDRESS PORT                until stdin closes; prints what came, with the kernel's stamps
     probe.py send-udp ADDRESS PORT BYTES COUNT NS    paced, one packet every NS
-    probe.py ping ADDRESS COUNT NS                   ICMP echo, one every NS
-    probe.py receive-tcp PORT                        one connection; prints what came
+    probe.py ping ADDRESS COUNT NS                   echoes, one every NS
+    probe.py receive-tcp ADDRESS PORT                  one connection; prints what came
     probe.py send-tcp ADDRESS PORT SECONDS           as fast as it goes
 
-It imports nothing but the standard library and prints one line of JSON. A payload begins with the packet's number and
-the sender's CLOCK_REALTIME just before sendto, the clock of SO_TIMESTAMPNS.
+ADDRESS is an IPv4 or IPv6 address. The program imports nothing but the standard library and prints one line of JSON. A
+payload begins with the packet's number and the sender's CLOCK_REALTIME just before sendto, the clock of SO_TIMESTAMPNS.
 """
 
 from __future__ import annotations
@@ -35,12 +35,16 @@ def _ready() -> None:
     print("ready", flush=True)
 
 
-def receive_udp(port: int) -> dict[str, Any]:
-    """Count and time everything that comes to a port."""
-    receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def receive_udp(address: str, port: int) -> dict[str, Any]:
+    """Count and time everything that comes to a port of an address."""
+    receiver = socket.socket(_family(address), socket.SOCK_DGRAM)
     receiver.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     receiver.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
-    receiver.bind(("0.0.0.0", port))
+    receiver.bind((address, port))
     receiver.setblocking(False)
     _ready()
     numbers: list[int] = []
@@ -71,7 +75,7 @@ def receive_udp(port: int) -> dict[str, Any]:
 
 def send_udp(address: str, port: int, size: int, count: int, interval_ns: int) -> dict[str, Any]:
     """Send numbered packets at a steady pace."""
-    sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sender = socket.socket(_family(address), socket.SOCK_DGRAM)
     sender.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 16 << 20)
     sender.connect((address, port))
     payload = bytearray(max(size, HEADER.size))
@@ -91,33 +95,39 @@ def send_udp(address: str, port: int, size: int, count: int, interval_ns: int) -
 
 
 def ping(address: str, count: int, interval_ns: int) -> dict[str, Any]:
-    """Round-trip times of ICMP echoes (RFC 792)."""
-    sender = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+    """Round-trip times of echoes: ICMP (RFC 792) or ICMPv6 (RFC 4443), whose checksum the kernel works out."""
+    family = _family(address)
+    ipv6 = family is socket.AF_INET6
+    protocol, request, answer = (socket.IPPROTO_ICMPV6, 128, 129) if ipv6 else (socket.IPPROTO_ICMP, 8, 0)
+    sender = socket.socket(family, socket.SOCK_RAW, protocol)
     sender.settimeout(REPLY_SECONDS)
     identity = os.getpid() & 0xFFFF
     times: list[int] = []
     for number in range(count):
-        body = struct.pack("!BBHHHQ", 8, 0, 0, identity, number, time.monotonic_ns())
-        words = sum(struct.unpack(f"!{len(body) // 2}H", body))
-        words = (words & 0xFFFF) + (words >> 16)
-        checksum = ~((words & 0xFFFF) + (words >> 16)) & 0xFFFF
+        body = struct.pack("!BBHHHQ", request, 0, 0, identity, number, time.monotonic_ns())
         begun = time.monotonic_ns()
-        sender.sendto(body[:2] + struct.pack("!H", checksum) + body[4:], (address, 0))
+        sender.sendto(body if ipv6 else body[:2] + _checksum(body) + body[4:], (address, 0))
         with contextlib.suppress(TimeoutError):
             while True:
                 reply = sender.recv(2048)
-                answer = reply[(reply[0] & 15) * 4 :]
-                kind, _, _, whose, which = struct.unpack_from("!BBHHH", answer)
-                if kind == 0 and whose == identity and which == number:
+                echo = reply if ipv6 else reply[(reply[0] & 15) * 4 :]
+                kind, _, _, whose, which = struct.unpack_from("!BBHHH", echo)
+                if (kind, whose, which) == (answer, identity, number):
                     times.append(time.monotonic_ns() - begun)
                     break
         time.sleep(max(interval_ns - (time.monotonic_ns() - begun), 0) / 1e9)
     return {"sent": count, "rtt_ns": times}
 
 
-def receive_tcp(port: int) -> dict[str, Any]:
+def _checksum(body: bytes) -> bytes:
+    words = sum(struct.unpack(f"!{len(body) // 2}H", body))
+    words = (words & 0xFFFF) + (words >> 16)
+    return struct.pack("!H", ~((words & 0xFFFF) + (words >> 16)) & 0xFFFF)
+
+
+def receive_tcp(address: str, port: int) -> dict[str, Any]:
     """Take one connection's bytes."""
-    listener = socket.create_server(("0.0.0.0", port))
+    listener = socket.create_server((address, port), family=_family(address))
     _ready()
     connection, _ = listener.accept()
     total = 0
@@ -143,13 +153,13 @@ def main(arguments: list[str]) -> None:
     """Run one role."""
     role, rest = arguments[0], arguments[1:]
     if role == "receive-udp":
-        result = receive_udp(int(rest[0]))
+        result = receive_udp(rest[0], int(rest[1]))
     elif role == "send-udp":
         result = send_udp(rest[0], *map(int, rest[1:]))
     elif role == "ping":
         result = ping(rest[0], int(rest[1]), int(rest[2]))
     elif role == "receive-tcp":
-        result = receive_tcp(int(rest[0]))
+        result = receive_tcp(rest[0], int(rest[1]))
     else:
         result = send_tcp(rest[0], int(rest[1]), float(rest[2]))
     print(json.dumps(result))

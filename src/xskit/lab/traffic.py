@@ -14,8 +14,8 @@ from typing import Any
 from xskit.errors import XskitError
 from xskit.lab.host import Host
 
-UDP_OVERHEAD_BYTES = 42
-"""Ethernet, IPv4 and UDP headers."""
+UDP_OVERHEAD_BYTES = {4: 42, 6: 62}
+"""Ethernet, IP and UDP headers, by IP version."""
 PORT = 7373
 
 _PROBE = str(Path(__file__).with_name("probe.py"))
@@ -68,18 +68,29 @@ class UdpResult:
         return longest
 
 
-def udp(source: Host, target: Host, *, packets: int, interval_ns: int, frame_bytes: int, port: int = PORT) -> UdpResult:
+def udp(
+    source: Host,
+    target: Host,
+    *,
+    packets: int,
+    interval_ns: int,
+    frame_bytes: int,
+    port: int = PORT,
+    ipv6: bool = False,
+) -> UdpResult:
     """Send a paced stream of UDP packets and measure it at both ends.
 
     Args:
         packets: how many.
         interval_ns: between two.
         frame_bytes: of each, Ethernet header included, FCS not.
+        ipv6: over IPv6; else over IPv4, and over IPv6 where the target has only that.
     """
-    payload = frame_bytes - UDP_OVERHEAD_BYTES
-    receiver = _start(target, "receive-udp", port)
+    address = _address(target, ipv6)
+    payload = frame_bytes - UDP_OVERHEAD_BYTES[6 if ":" in address else 4]
+    receiver = _start(target, "receive-udp", address, port)
     try:
-        sent = _finish(_start(source, "send-udp", target.address, port, payload, packets, interval_ns))
+        sent = _finish(_start(source, "send-udp", address, port, payload, packets, interval_ns))
         came = _finish(receiver)
     finally:
         _end(receiver)
@@ -99,32 +110,39 @@ def udp(source: Host, target: Host, *, packets: int, interval_ns: int, frame_byt
     )
 
 
-def ping(source: Host, target: Host, *, count: int = 5, interval_ns: int = 100_000_000) -> list[int]:
-    """Round-trip times in ns of those ICMP echoes that were answered."""
-    result: list[int] = _finish(_start(source, "ping", target.address, count, interval_ns))["rtt_ns"]
+def ping(
+    source: Host, target: Host, *, count: int = 5, interval_ns: int = 100_000_000, ipv6: bool = False
+) -> list[int]:
+    """Round-trip times in ns of those echoes (ICMP or ICMPv6) that were answered; `ipv6` as in `udp`."""
+    result: list[int] = _finish(_start(source, "ping", _address(target, ipv6), count, interval_ns))["rtt_ns"]
     return result
 
 
-def tcp(source: Host, target: Host, *, seconds: float, port: int = PORT) -> tuple[float, str]:
+def tcp(source: Host, target: Host, *, seconds: float, port: int = PORT, ipv6: bool = False) -> tuple[float, str]:
     """Transfer over one TCP connection; returns (bit/s at the receiver, what did it): iperf3 where installed."""
+    address = _address(target, ipv6)
     if shutil.which("iperf3"):
-        return _iperf3(source, target, seconds, port), "iperf3"
-    receiver = _start(target, "receive-tcp", port)
+        return _iperf3(source, target, address, seconds, port), "iperf3"
+    receiver = _start(target, "receive-tcp", address, port)
     try:
-        _finish(_start(source, "send-tcp", target.address, port, seconds))
+        _finish(_start(source, "send-tcp", address, port, seconds))
         came = _finish(receiver)
     finally:
         _end(receiver)
     return came["bytes"] * 8e9 / came["elapsed_ns"], "xskit's own sender"
 
 
-def _iperf3(source: Host, target: Host, seconds: float, port: int) -> float:
+def _address(target: Host, ipv6: bool) -> str:
+    return target.address6 if ipv6 else target.address
+
+
+def _iperf3(source: Host, target: Host, address: str, seconds: float, port: int) -> float:
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     server = target.spawn("iperf3", "--server", "--one-off", "--port", str(port), **quiet)
     try:
         for _ in range(20):
             client = source.run(
-                "iperf3", "--client", target.address, "--port", str(port), "--time", str(math.ceil(seconds)), "--json",
+                "iperf3", "--client", address, "--port", str(port), "--time", str(math.ceil(seconds)), "--json",
                 capture_output=True, text=True, timeout=seconds + 20,
             )  # fmt: skip
             result = _printed(client)

@@ -6,6 +6,6 @@ namespaces  interfaces  facts, and the calling thread's way into a network names
 netdev  peers           what a device can do with XDP; where the far end of a veth pair is
 processes  signals      commands inside a network namespace; signals that end this one
 privileges  names       which capabilities are missing; what an interface may be called
-subnets                 which IPv4 networks are in use
+subnets                 which IP networks are in use, and whether there is IPv6
 ethtool  hardware       the ethtool ioctl: features, queues, driver; channels, rings, rules
 """

@@ -47,7 +47,7 @@ def spawn_in(
     namespace: Namespace | str | Path | int | None,
     argv: Sequence[str],
     *,
-    hosts: Mapping[str, str] | None = None,
+    hosts: Mapping[str, Sequence[str]] | None = None,
     **options: Any,
 ) -> subprocess.Popen[Any]:
     """Start a command inside a network namespace.
@@ -55,7 +55,8 @@ def spawn_in(
     Args:
         namespace: a handle, a name, a path or an open file descriptor; None: that of the calling thread.
         argv: the command and its arguments; no shell.
-        hosts: names and their addresses, {"peer": "10.0.0.2"}, that the command sees before those of /etc/hosts.
+        hosts: names and their addresses, {"peer": ["10.0.0.2", "fd00::2"]}, that the command sees before those of
+            /etc/hosts.
         options: as of subprocess.Popen: env, cwd, stdin, stdout, stderr, text, start_new_session, ...
 
     Raises:
@@ -92,7 +93,7 @@ def spawn_in(
             raise error
 
 
-def _separate_mounts(hosts: Mapping[str, str]) -> None:
+def _separate_mounts(hosts: Mapping[str, Sequence[str]]) -> None:
     """The calling thread's own view of /sys and /etc/hosts. There is no way back: the thread must end."""
     try:
         libc.unshare(CLONE_NEWNS)
@@ -105,12 +106,12 @@ def _separate_mounts(hosts: Mapping[str, str]) -> None:
         _mount_sys()
 
 
-def _extend_hosts(hosts: Mapping[str, str]) -> None:
+def _extend_hosts(hosts: Mapping[str, Sequence[str]]) -> None:
     try:
         content = Path(_HOSTS).read_bytes()
     except FileNotFoundError as error:
         raise KernelError(f"there is no {_HOSTS} to add {' and '.join(hosts)} to", remedy=f"touch {_HOSTS}") from error
-    lines = "".join(f"{address}\t{name}\n" for name, address in hosts.items())
+    lines = "".join(f"{address}\t{name}\n" for name, addresses in hosts.items() for address in addresses)
     # A tmpfs that lies over /sys for a moment: the file is never seen outside, and dies with its last bind mount.
     libc.mount("none", "/sys", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     try:

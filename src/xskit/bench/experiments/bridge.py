@@ -89,7 +89,7 @@ def _tcp(options: Options) -> list[_Carried]:
     for repeat in range(options.repeat):
         for (mode, way), one in found.items():
             options.say(f"TCP through the bridge, {mode}, {way}, {repeat + 1} of {options.repeat}")
-            with Lab(mode=mode) as lab:
+            with Lab(ip=4, mode=mode) as lab:
                 a, b = lab.host("a"), lab.host("b")
                 link = lab.link(a, b, mtu=1500)
                 one.rates.append(_carry(a, b, way, seconds))

@@ -53,8 +53,6 @@ def segmented(
 ) -> Burst:
     """Send packets that the kernel, or nobody before the receiver, cuts into numbered segments.
 
-    The hosts know each other (rooms.introduce), or the first packets wait, and few of them, for a MAC address.
-
     Args:
         packets: how many.
         segments: of each packet.

@@ -1,4 +1,4 @@
-"""Two hosts joined by a plain veth pair: nothing of xskit between them.
+"""Two hosts joined by a plain veth pair: nothing of xskit between them. They know each other's MAC addresses.
 
 host a [xka] ---- veth ---- [xkb] host b
 """
@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Self
 
 from xskit.lab.host import Host
-from xskit.lab.traffic import ping
-from xskit.netconf.changes import CreateNamespace, CreateVeth, SetAddress, SetLinkUp, SetSysctl, VethEnd
+from xskit.netconf.changes import (
+    CreateNamespace,
+    CreateVeth,
+    SetAddress,
+    SetLinkUp,
+    SetNeighbour,
+    SetSysctl,
+    VethEnd,
+)
 from xskit.netconf.journal import Journal, restore_dead
 from xskit.netconf.namespaces import MissingError
 
-__all__ = ["Pair", "introduce"]
-
-PATIENCE_S = 30.0
+__all__ = ["Pair"]
 
 _numbers = itertools.count(1)
 
@@ -45,7 +49,7 @@ class Pair:
             restore_dead()
             journal = undo.enter_context(Journal.open())
             tag = f"xk{os.getpid():x}x{next(_numbers)}-pair-"
-            names = dict(zip("ab", self.ADDRESSES, strict=True))
+            names = {name: [address] for name, address in zip("ab", self.ADDRESSES, strict=True)}
             self.hosts = tuple(Host(name, f"{tag}{name}", journal, names) for name in "ab")
             for host in self.hosts:
                 journal.apply(CreateNamespace(str(host.namespace)))
@@ -56,12 +60,15 @@ class Pair:
                 VethEnd(name, host.namespace, mtu=self.mtu)
                 for host, name in zip(self.hosts, self.interfaces, strict=True)
             )
-            journal.apply(CreateVeth(*ends))
+            veth = CreateVeth(*ends)
+            journal.apply(veth)
             for host, name, address in zip(self.hosts, self.interfaces, self.ADDRESSES, strict=True):
                 journal.apply(SetAddress(name, f"{address}/24", namespace=host.namespace))
                 journal.apply(SetLinkUp(name, True, namespace=host.namespace))
                 host.interfaces.append(name)
                 host.addresses.append(address)
+            for host, address, mac in zip(self.hosts, self.ADDRESSES[::-1], veth.macs[::-1], strict=True):
+                journal.apply(SetNeighbour(host.interfaces[0], address, mac, namespace=host.namespace))
             self._stack = undo.pop_all()
         return self
 
@@ -69,10 +76,3 @@ class Pair:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
-
-
-def introduce(a: Host, b: Host) -> None:
-    """Let two hosts learn each other's MAC address, whatever their link loses: until an echo was answered."""
-    give_up = time.monotonic() + PATIENCE_S
-    while not ping(a, b, count=1) and time.monotonic() < give_up:
-        pass

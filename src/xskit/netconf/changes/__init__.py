@@ -7,6 +7,7 @@ from xskit.netconf.changes.hardware import AddFlowRule, SetChannels, SetRings
 from xskit.netconf.changes.links import SetLinkUp, SetMtu, SetPromiscuous
 from xskit.netconf.changes.namespaces import CreateNamespace
 from xskit.netconf.changes.napi import SetNapi
+from xskit.netconf.changes.neighbours import SetNeighbour
 from xskit.netconf.changes.offloads import SetOffload
 from xskit.netconf.changes.processes import StartedProcess
 from xskit.netconf.changes.routes import AddRoute
@@ -26,6 +27,7 @@ __all__ = [
     "SetLinkUp",
     "SetMtu",
     "SetNapi",
+    "SetNeighbour",
     "SetOffload",
     "SetPromiscuous",
     "SetRings",

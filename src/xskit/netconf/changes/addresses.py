@@ -20,11 +20,16 @@ __all__ = ["SetAddress"]
 
 @dataclass
 class SetAddress(Change):
-    """An IPv4 or IPv6 address with its prefix length, "10.0.0.1/24", on an interface, usable at once."""
+    """An IPv4 or IPv6 address with its prefix length, "10.0.0.1/24", on an interface, usable at once.
+
+    An IPv6 address that is not `preferred` has a preferred lifetime of 0 (RFC 4862 section 5.5.4, "deprecated"): it
+    works in full, but source and destination selection (RFC 6724, rule 3) take others before it, IPv4 ones included.
+    """
 
     interface: str
     address: str
     namespace: str | None = field(default=None, kw_only=True)
+    preferred: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
         parsed = _parsed(self.address)
@@ -62,6 +67,8 @@ class SetAddress(Change):
             body += attribute(nl.IFA_LOCAL, self._packed) + attribute(nl.IFA_ADDRESS, self._packed)
             if self._family == socket.AF_INET6:
                 body += u32(nl.IFA_FLAGS, nl.IFA_F_NODAD)
+            if not self.preferred:
+                body += attribute(nl.IFA_CACHEINFO, nl.CACHE_INFO.pack(0, nl.FOREVER_S, 0, 0))
             with Netlink() as netlink:
                 try:
                     netlink.request(kind, body, flags)

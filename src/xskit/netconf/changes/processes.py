@@ -39,7 +39,7 @@ class StartedProcess(Change):
 
     argv: list[str]
     namespace: str | None
-    hosts: dict[str, str] = field(default_factory=dict)
+    hosts: dict[str, list[str]] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict, kw_only=True)
     mark: str = field(default_factory=lambda: uuid.uuid4().hex, kw_only=True)
     pid: int | None = field(default=None, kw_only=True)

@@ -19,29 +19,34 @@ __all__ = ["AddRoute"]
 
 @dataclass
 class AddRoute(Change):
-    """The way to `destination` ("10.1.0.0/16", "default", "default6"): a router, or straight out of `interface`."""
+    """The way to `destination` ("10.1.0.0/16", "default", "default6"): a router, or straight out of `interface`.
+
+    `source` is the address from which the host sends on this route, where the sender does not choose one.
+    """
 
     destination: str
     via: str | None = None
     interface: str | None = None
     namespace: str | None = field(default=None, kw_only=True)
     metric: int | None = field(default=None, kw_only=True)
+    source: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         network = {"default": "0.0.0.0/0", "default6": "::/0"}.get(self.destination, self.destination)
         try:
             parsed = ipaddress.ip_network(network)
-            router = ipaddress.ip_address(self.via) if self.via is not None else None
+            router, source = (ipaddress.ip_address(one) if one is not None else None for one in (self.via, self.source))
         except ValueError as error:
             raise UsageError(f"the {self} cannot be meant: {error}") from error
         if router is None and self.interface is None:
             raise UsageError(f"the {self} names neither a router nor an interface")
-        if router is not None and router.version != parsed.version:
+        if any(one is not None and one.version != parsed.version for one in (router, source)):
             raise UsageError(f"the {self} mixes IPv4 and IPv6")
         self._family = socket.AF_INET if parsed.version == 4 else socket.AF_INET6
         self._prefix = parsed.prefixlen
         self._network = parsed.network_address.packed
         self._router = router.packed if router is not None else b""
+        self._source = source.packed if source is not None else b""
 
     def __str__(self) -> str:
         via = f" via {self.via}" if self.via is not None else ""
@@ -77,6 +82,8 @@ class AddRoute(Change):
                 body += attribute(nl.RTA_GATEWAY, self._router)
             if self.interface is not None:
                 body += u32(nl.RTA_OIF, interfaces.index(self.interface))
+            if self._source:
+                body += attribute(nl.RTA_PREFSRC, self._source)
             if self.metric is not None:
                 body += u32(nl.RTA_PRIORITY, self.metric)
             with Netlink() as netlink:
@@ -92,6 +99,7 @@ class AddRoute(Change):
             (family, prefix, table) == (self._family, self._prefix, nl.RT_TABLE_MAIN)
             and found.get(nl.RTA_DST, bytes(len(self._network))) == self._network
             and found.get(nl.RTA_GATEWAY, b"") == self._router
+            and (not self._source or found.get(nl.RTA_PREFSRC, b"") == self._source)
             and (self.interface is None or _number(found, nl.RTA_OIF) == interfaces.index(self.interface))
             and (self.metric is None or _number(found, nl.RTA_PRIORITY) == self.metric)
         )
