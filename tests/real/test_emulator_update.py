@@ -99,7 +99,7 @@ def test_an_update_further_ahead_than_an_hour_is_refused(which):
         assert re.fullmatch(
             r"at_ns=\d+ is 1\.94 hours ahead, and an update can wait for one hour at most", refused.value.cause
         )
-        assert refused.value.remedy == "at_ns=time.monotonic_ns() + 10_000_000_000 for ten seconds ahead"
+        assert refused.value.remedy == "at_ns=time.monotonic_ns() + 10_000_000_000"
         assert made.link.forward.settings == before
         target.update(loss="100%")
         assert made.link.forward.settings.loss == 1
@@ -153,7 +153,7 @@ def test_without_a_rate_more_than_the_memory_holds_is_told_by_what_came(caplog):
         made.flow().send(500)
         wait_until(lambda: forward._arrivals.rate()[0] > 0, "the monitor has seen them")
         made.link.update(owd="160h", loss="1%")
-        (warning,) = made.link.report().warnings
+        (warning,) = [one for one in made.link.report().warnings if "last second" in one]
         assert re.match(r"a-b forward: at the \d+ packets/s that came in the last second, \d+ frames ", warning)
         assert caplog.messages == [warning]
         assert forward.settings.owd == reverse.settings.owd == 160 * 3600 * 10**9

@@ -165,6 +165,11 @@ def test_the_queue_holds_what_was_asked(limit):
         assert (bottleneck["packets"], bottleneck["peak_bytes"], bottleneck["dropped"]) == (10, 1000, 40)
 
 
+def of_queues(report) -> list[str]:
+    """Its warnings of queues; a busy machine adds others."""
+    return [sentence for sentence in report.warnings if "queue = " in sentence]
+
+
 def test_fragments_fit_into_the_default_queue_of_a_slow_link():
     """A datagram of 2800 bytes is two packets; the second one waits for the first. 50 ms would hold 2500 bytes."""
     with pair(rate="400kbit") as made:
@@ -175,7 +180,7 @@ def test_fragments_fit_into_the_default_queue_of_a_slow_link():
         assert [one.number for one in flow.take(10)] == list(range(10))
         report = made.link.report()
         assert report.links[0].directions[0].asked["queue"] == {"kind": "droptail", "limit": "15180B"}
-        assert report.warnings == []
+        assert of_queues(report) == []
 
 
 def test_the_default_queue_and_the_warning_follow_the_rate():
@@ -184,9 +189,9 @@ def test_the_default_queue_and_the_warning_follow_the_rate():
         flow = made.flow()
         flow.send(14, 1514)
         assert (flow.counters.in_flight, dropped(flow.direction)) == (10, {"queue_full": 4})
-        assert made.link.report().warnings == []
+        assert of_queues(made.link.report()) == []
         made.link.forward.update(queue="50ms")
-        assert made.link.report().warnings == [
+        assert of_queues(made.link.report()) == [
             "a-b forward: queue = 50ms holds 0 bytes at 8bit, less than two packets of 1518: one that comes while "
             "another is being sent is dropped; queue = 10packets would hold ten"
         ]
