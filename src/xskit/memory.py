@@ -21,12 +21,12 @@ import mmap
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import numpy as np
 
 from xskit import libc
+from xskit.closing import Closing
 from xskit.errors import KernelError
 from xskit.jit import record_pointer
 
@@ -141,7 +141,7 @@ def unmap_memory(address: int, size: int) -> None:
     libc.shared.munmap(address, size)
 
 
-class Region:
+class Region(Closing):
     """A private anonymous mapping of at least `size` bytes, page aligned and zeroed.
 
     Args:
@@ -210,14 +210,6 @@ class Region:
         """A NumPy view of `count` items from `offset` bytes on; valid until close()."""
         assert offset + count * np.dtype(dtype).itemsize <= self.size
         return array_at(self.address + offset, count, dtype)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 MAP_HUGETLB = 0x40000

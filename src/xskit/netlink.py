@@ -13,10 +13,9 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from types import TracebackType
-from typing import Self
 
 from xskit.abi import netlink as nl
+from xskit.closing import Closing
 
 __all__ = ["Netlink", "NetlinkError", "attribute", "attributes", "nest", "text", "u32"]
 
@@ -65,7 +64,7 @@ def attributes(data: bytes, offset: int = 0) -> dict[int, bytes]:
     return found
 
 
-class Netlink:
+class Netlink(Closing):
     """One netlink socket. It stays in the namespace in which it was opened, whichever thread uses it."""
 
     def __init__(self, protocol: int = nl.NETLINK_ROUTE) -> None:
@@ -74,14 +73,6 @@ class Netlink:
         for option in (nl.NETLINK_CAP_ACK, nl.NETLINK_EXT_ACK, nl.NETLINK_GET_STRICT_CHK):
             with suppress(OSError):  # a kernel without the option gives fewer words, no wrong ones
                 self._socket.setsockopt(nl.SOL_NETLINK, option, 1)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Give the socket back."""

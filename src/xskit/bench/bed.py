@@ -12,10 +12,9 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from xskit.bench.settings import Case
+from xskit.closing import Closing
 from xskit.errors import UsageError
 from xskit.netconf.changes import (
     CreateNamespace,
@@ -66,7 +65,7 @@ class Place:
             yield
 
 
-class Bed:
+class Bed(Closing):
     """Makes places, and takes all of them back.
 
     Args:
@@ -150,11 +149,3 @@ class Bed:
     def close(self) -> None:
         """Take everything back; twice is fine."""
         self._stack.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

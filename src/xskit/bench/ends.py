@@ -6,8 +6,7 @@ import os
 import socket
 import time
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from xskit.bench.loops.records import WINDOW, BenchQueue, Check, Echo, Source
 from xskit.bench.packet import PacketSpec
 from xskit.bench.programs import SocketProgram
 from xskit.bench.settings import CLOCKS, Case
+from xskit.closing import Closing
 from xskit.engine.histogram import BYTES
 from xskit.memory import Arena, array_at, record_view, size_of
 from xskit.xsk.rings import INDEX_MASK, Ring
@@ -35,7 +35,7 @@ QUIET_S = 0.005
 PATIENCE_NS = 1_000_000_000
 
 
-class End:
+class End(Closing):
     """One queue, with one socket or several that share it.
 
     Args:
@@ -235,14 +235,6 @@ class End:
     def close(self) -> None:
         """Close the sockets; twice is fine."""
         self.stack.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def memory(case: Case, frames: int) -> Umem:

@@ -11,21 +11,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Self
 
 from xskit.abi.bpf import Helper, MapType, XdpAction, XdpMd
 from xskit.bench.settings import QUEUES
 from xskit.bpf.asm import R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, U16, U32, U64, Assembler
-from xskit.bpf.attach import BpfLink, XdpMode, attach
+from xskit.bpf.attach import XdpMode, attach
 from xskit.bpf.errors import AttachError
 from xskit.bpf.map import Map, MapSpec
 from xskit.bpf.probe import BpfFeature, available
 from xskit.bpf.program import Program, ProgramSpec
+from xskit.closing import Closing
 from xskit.netconf.interfaces import look
+from xskit.xsk.attachment import attach_best
 from xskit.xsk.opening import BindMode
 
-__all__ = ["Counting", "SocketProgram", "admit_sending", "attach_best", "echo_program", "live_program", "sink_program"]
+__all__ = ["Counting", "SocketProgram", "admit_sending", "echo_program", "live_program", "sink_program"]
 
 _SOCKETS, _TURN, _COUNTS = "sockets", "turn", "counts"
 
@@ -125,26 +126,7 @@ def live_program(number_offset: int) -> ProgramSpec:
     return ProgramSpec("xk_live", a.assemble())
 
 
-def attach_best(program: Program, ifindex: int, rung: BindMode) -> tuple[BpfLink, XdpMode, list[str]]:
-    """Attach natively, or where only that works or is asked for, generically; the sentences say why not natively.
-
-    Raises:
-        AttachError: neither works; of two failures, the native one's.
-    """
-    if rung == "generic":
-        return attach(program, ifindex, XdpMode.GENERIC), XdpMode.GENERIC, []
-    try:
-        return attach(program, ifindex, XdpMode.NATIVE), XdpMode.NATIVE, []
-    except AttachError as native:
-        if rung != "auto":
-            raise
-        try:
-            return attach(program, ifindex, XdpMode.GENERIC), XdpMode.GENERIC, [f"native: {native.cause}"]
-        except AttachError:
-            raise native from None
-
-
-class _Closing:
+class _Held(Closing):
     """Closes what it is made of, newest first; twice is fine."""
 
     def __init__(self, stack: ExitStack) -> None:
@@ -154,16 +136,8 @@ class _Closing:
         """Detach and unload."""
         self._stack.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class SocketProgram(_Closing):
+class SocketProgram(_Held):
     """The program that gives packets to sockets, attached to one interface of the calling thread's namespace.
 
     Attributes:
@@ -171,7 +145,7 @@ class SocketProgram(_Closing):
         why: why not natively.
     """
 
-    def __init__(self, ifindex: int, rung: BindMode, sharers: int = 1) -> None:
+    def __init__(self, ifindex: int, mode: BindMode, sharers: int = 1) -> None:
         with ExitStack() as undo:
             self._sharers = sharers
             entries = QUEUES * sharers
@@ -179,7 +153,7 @@ class SocketProgram(_Closing):
             turn = undo.enter_context(Map.create(MapSpec("xk_turn", MapType.PERCPU_ARRAY, 4, 8, 1)))
             spec = sockets_program(sharers, frags=available(BpfFeature.XDP_FRAGS))
             program = undo.enter_context(Program.load(spec, {_SOCKETS: self._sockets, _TURN: turn}))
-            link, self.mode, self.why = attach_best(program, ifindex, rung)
+            link, self.mode, self.why = attach_best(lambda where: attach(program, ifindex, where), mode)
             undo.callback(link.close)
             super().__init__(undo.pop_all())
 
@@ -193,10 +167,10 @@ class SocketProgram(_Closing):
             self._sockets.delete(queue * self._sharers + sharer)
 
 
-def admit_sending(name: str, rung: BindMode) -> SocketProgram | None:
+def admit_sending(name: str, mode: BindMode) -> SocketProgram | None:
     """A program for an interface that only sends. With zero copy some drivers refuse to send without one (i40e and
     igb: EINVAL from sendto); packets that come pass it. None where it cannot be attached, or no driver asks for it."""
-    if rung not in ("auto", "zero-copy") or look(name).kind:
+    if mode not in ("auto", "zero-copy") or look(name).kind:
         return None
     try:
         return SocketProgram(look(name).index, "native")
@@ -204,7 +178,7 @@ def admit_sending(name: str, rung: BindMode) -> SocketProgram | None:
         return None
 
 
-class Counting(_Closing):
+class Counting(_Held):
     """A program that counts what it sees; with `ifindex`, attached natively where that works."""
 
     def __init__(self, make: Callable[[bool], ProgramSpec], ifindex: int | None = None) -> None:
@@ -215,7 +189,7 @@ class Counting(_Closing):
                 Program.load(make(available(BpfFeature.XDP_FRAGS)), {_COUNTS: self._counts})
             )
             if ifindex is not None:
-                link, _, _ = attach_best(self.program, ifindex, "auto")
+                link, _, _ = attach_best(lambda where: attach(self.program, ifindex, where), "auto")
                 undo.callback(link.close)
             self._last: tuple[int, int] | None = None
             super().__init__(undo.pop_all())

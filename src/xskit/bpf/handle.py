@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from types import TracebackType
-from typing import Self
+
+from xskit.closing import Closing
 
 __all__ = ["Handle"]
 
 
-class Handle:
+class Handle(Closing):
     """Owns one file descriptor.  Closing twice is allowed; using it after closing is an error."""
 
     def __init__(self, fd: int) -> None:
@@ -34,14 +34,3 @@ class Handle:
         if self._fd is not None:
             fd, self._fd = self._fd, None
             os.close(fd)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

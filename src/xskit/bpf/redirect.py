@@ -19,7 +19,6 @@ import errno
 import sys
 from contextlib import ExitStack
 from enum import IntEnum
-from types import TracebackType
 from typing import Final, Self
 
 from xskit.abi.bpf import Helper, MapType, UpdateFlag, XdpAction, XdpMd
@@ -30,6 +29,7 @@ from xskit.bpf.errors import BpfError
 from xskit.bpf.map import Map, MapSpec
 from xskit.bpf.probe import BpfFeature, available
 from xskit.bpf.program import Program, ProgramSpec
+from xskit.closing import Closing
 from xskit.errors import UsageError
 
 __all__ = [
@@ -120,7 +120,7 @@ def drop_program(*, frags: bool = False) -> ProgramSpec:
     return ProgramSpec("xk_drop", Assembler().returns(XdpAction.DROP).assemble(), frags=frags)
 
 
-class RedirectProgram:
+class RedirectProgram(Closing):
     """The redirect program in the kernel, with its two maps.
 
     ```python
@@ -191,14 +191,3 @@ class RedirectProgram:
         self.program.close()
         self._sockets.close()
         self._outcomes.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

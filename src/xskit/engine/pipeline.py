@@ -24,12 +24,13 @@ import linecache
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from types import ModuleType, TracebackType
-from typing import Any, Self
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from xskit import jit
+from xskit.closing import Closing
 from xskit.engine import histogram
 from xskit.engine.fifo import Fifo
 from xskit.engine.fingerprint import fingerprint
@@ -88,7 +89,7 @@ def _import_generated(text: str) -> ModuleType:
         return module
 
 
-class Pipeline:
+class Pipeline(Closing):
     """The stages of one direction with their memory.
 
     Args:
@@ -213,14 +214,6 @@ class Pipeline:
     def close(self) -> None:
         """Give the memory back; twice is fine."""
         self._arena.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class Reading:

@@ -6,11 +6,11 @@ The same compiled function as in a live run; used by tests, by simulation and by
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from xskit.closing import Closing
 from xskit.engine.fifo import Fifo, drop_head, fifo_at, head_packet, head_time
 from xskit.engine.frames import FrameStack, PacketTable
 from xskit.engine.packets import (
@@ -43,7 +43,7 @@ class Departure(NamedTuple):
     length: int
 
 
-class VirtualPipeline:
+class VirtualPipeline(Closing):
     """Feed arrivals, advance the watermark, read departures.
 
     Args:
@@ -104,14 +104,6 @@ class VirtualPipeline:
         self.pool.close()
         self.table.close()
         self._memory.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 @compiled("int64(int64, int64, int64, int64, int64)")

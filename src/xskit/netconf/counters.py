@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from xskit.abi import netlink as nl
+from xskit.closing import Closing
 from xskit.netlink import Netlink, NetlinkError, attributes
 
 __all__ = ["InterfaceCounters", "Sent"]
@@ -30,7 +29,7 @@ class Sent:
         return self.packets + self.errors + self.dropped
 
 
-class InterfaceCounters:
+class InterfaceCounters(Closing):
     """Reads them from any thread, in the namespace in which this object was made.
 
     Args:
@@ -56,11 +55,3 @@ class InterfaceCounters:
     def close(self) -> None:
         """Give the socket back."""
         self._netlink.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

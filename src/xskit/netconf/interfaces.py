@@ -16,11 +16,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
-from types import TracebackType
-from typing import Self
 
 from xskit.abi import ethtool as abi
 from xskit.abi import netlink as nl
+from xskit.closing import Closing
 from xskit.errors import DeviceError, KernelError
 from xskit.netconf import ethtool
 from xskit.netconf.names import check_interface_name, request_name, shown
@@ -233,19 +232,11 @@ def refusal(doing: str, error: OSError, name: str | None = None) -> DeviceError 
     return RefusedError(f"{doing}: {error.strerror}", error.errno or 0)
 
 
-class Watch:
+class Watch(Closing):
     """A cheap look at interfaces from any thread: one ioctl on a socket that stays in the namespace of its making."""
 
     def __init__(self) -> None:
         self._control = control_socket()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def state(self, name: str) -> LinkState:
         """UP when it is up and has a carrier, DOWN when not, GONE when there is no such interface.

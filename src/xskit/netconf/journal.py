@@ -19,10 +19,10 @@ import os
 import threading
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from xskit._fork import require_parent
+from xskit.closing import Closing
 from xskit.errors import DeviceError, KernelError, XskitError
 from xskit.netconf.changes.base import Change, Fate, Restored
 from xskit.netconf.ending import changing
@@ -38,7 +38,7 @@ _MISUNDERSTOOD = (TypeError, ValueError, AttributeError, LookupError)
 _TRIES = 3  # of one restore that Ctrl-C cuts short
 
 
-class Journal:
+class Journal(Closing):
     """What this process changed. A context manager; at the latest the interpreter's exit, or a signal that
     ends the process, puts it back.
 
@@ -60,14 +60,6 @@ class Journal:
         journal = cls()
         atexit.register(journal.restore)
         return journal
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def is_ours(self) -> bool:

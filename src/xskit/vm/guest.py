@@ -22,9 +22,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from xskit.closing import Closing
 from xskit.vm.children import dying_with_us
 from xskit.vm.errors import GuestError, QemuAbortedError, TimeLimitError
 from xskit.vm.hardware import CHANNELS, GuestHardware, command_line, nic_arguments
@@ -86,7 +85,7 @@ class CompletedCommand:
     elapsed_s: float
 
 
-class Guest:
+class Guest(Closing):
     """A running QEMU; a context manager that ends it.
 
     Args:
@@ -209,14 +208,6 @@ class Guest:
         self._stack.close()
         if self._asked is not None:
             self._asked.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # -- listening -------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from xskit.bpf.errors import AttachError
 from xskit.bpf.redirect import Outcome, RedirectProgram
 from xskit.xsk.opening import BindMode
 
-__all__ = ["Attachment"]
+__all__ = ["Attachment", "attach_best"]
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Attachment:
         with ExitStack() as undo:
             program = RedirectProgram.load(queues, drop_chatter=drop_chatter)
             undo.callback(program.close)
-            link, got, why = _attach(lambda where: program.attach(ifindex, where), mode)
+            link, got, why = attach_best(lambda where: program.attach(ifindex, where), mode)
             undo.pop_all()
         return cls(program, link, got, why)
 
@@ -48,7 +48,12 @@ class Attachment:
         self.program.close()
 
 
-def _attach(attach: Callable[[XdpMode], BpfLink], mode: BindMode) -> tuple[BpfLink, XdpMode, list[str]]:
+def attach_best(attach: Callable[[XdpMode], BpfLink], mode: BindMode) -> tuple[BpfLink, XdpMode, list[str]]:
+    """Attach natively; generically where only that works or is asked for. The sentences say why not natively.
+
+    Raises:
+        AttachError: neither works; of two failures, the native one's.
+    """
     if mode == "generic":
         return attach(XdpMode.GENERIC), XdpMode.GENERIC, []
     try:

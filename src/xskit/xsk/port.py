@@ -16,12 +16,12 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
-from types import TracebackType
-from typing import Self, get_args
+from typing import get_args
 
 from xskit.abi.xdp import Statistics
 from xskit.arguments import choice, literal, whole
 from xskit.bpf.redirect import Outcome
+from xskit.closing import Closing
 from xskit.errors import UsageError
 from xskit.netconf.interfaces import Glance, LinkState, Watch, look
 from xskit.netconf.namespaces import Namespace, inside
@@ -54,7 +54,7 @@ class PortQueue:
     """None where the interface has fewer TX than RX queues: what is sent there would vanish."""
 
 
-class Port:
+class Port(Closing):
     """An interface opened through AF_XDP. Made by `Port.open`.
 
     Attributes:
@@ -212,14 +212,6 @@ class Port:
         if self._last is None and os.getpid() == self._pid:
             self._last = (self.statistics(), self.outcomes())
             self._stack.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         copies = "zero copy" if self.zero_copy else "copy"

@@ -11,13 +11,13 @@ import os
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
-from types import TracebackType
-from typing import Literal, Self, get_args
+from typing import Literal, get_args
 
 from xskit._fork import not_inherited
 from xskit.abi.xdp import SOL_XDP, SocketOption, Statistics
 from xskit.arguments import choice, literal, seconds, whole
 from xskit.bpf.redirect import RedirectProgram
+from xskit.closing import Closing
 from xskit.errors import Setting, UsageError
 from xskit.netconf.interfaces import look
 from xskit.xsk.attachment import Attachment
@@ -35,7 +35,7 @@ LEAST_BUDGET = 32
 """TX_BATCH_SIZE (net/xdp/xsk.c): the packets one sendto sends unless told otherwise, and the least one may ask for."""
 
 
-class Socket:
+class Socket(Closing):
     """A socket bound to one queue. The calling thread must be in the interface's network namespace.
 
     Args:
@@ -312,14 +312,6 @@ class Socket:
         self._steps.close()
         if self._rings.fill:
             self._circulation.abandon()  # only now is the kernel done with its frames
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<Socket of queue {self.queue} of {self.interface}, {'zero copy' if self.zero_copy else 'copy'}>"

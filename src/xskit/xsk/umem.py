@@ -18,8 +18,7 @@ import resource
 import socket
 from contextlib import suppress
 from functools import cached_property
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol
 
 from xskit._fork import not_inherited
 from xskit.abi.xdp import (
@@ -33,6 +32,7 @@ from xskit.abi.xdp import (
     UmemReg,
 )
 from xskit.arguments import whole
+from xskit.closing import Closing
 from xskit.errors import Setting, UsageError
 from xskit.memory import PAGE_BYTES, Region
 from xskit.xsk.errors import Call, explain
@@ -72,7 +72,7 @@ class User(Protocol):
         ...
 
 
-class Umem:
+class Umem(Closing):
     """Packet memory of `frames` frames, populated. In a forked child it is closed from the start.
 
     Args:
@@ -255,14 +255,6 @@ class Umem:
         self._users.clear()
         self._bytes = memoryview(b"")
         self._region.address = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _is_too_large(size: int) -> bool:
