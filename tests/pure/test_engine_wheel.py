@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.pure.support_engine import WHEEL_FLOOR, WHEEL_NEXT, WHEEL_POP, WHEEL_PUSH, WHEEL_SPAN, wheel_call
-from xskit.emulator.report import LATE_LEAST_NS
+from xskit.emulator.significance import LATE_LEAST_NS
 from xskit.engine.packets import INFINITE_NS, LINE_SHIFT, PacketLine
 from xskit.engine.sizes import LONGEST_HORIZON_NS, MAX_BUCKETS, MAX_SHIFT, MIN_SHIFT
 from xskit.engine.wheel import EMPTY, Wheel, memory_for, place, ticks_for

@@ -179,7 +179,7 @@ def test_a_cache_that_cannot_be_made_is_told(cache: Path, capfd: pytest.CaptureF
 
 def test_more_memory_than_the_machine_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "ready", lambda *_: pytest.fail("fetched"))
-    request = Request("k", ["true"], hardware=GuestHardware(memory_bytes=1 << 50))
+    request = Request("k", ["true"], hardware=GuestHardware(memory_bytes=1 << 46))
     with pytest.raises(UsageError, match="a guest cannot have"):
         session.run_guest(request, stdout=_nowhere, stderr=_nowhere)
 

@@ -20,7 +20,7 @@ FREE_BYTES = 4
 MAX_BUCKETS = 1 << 20
 MIN_SHIFT, MAX_SHIFT = 8, 19
 """A timing wheel's buckets at most, and its tick in ns: two to the power of this. Packets leave at the end of their
-tick, so a longer one would by itself make them so late that a run is invalid (emulator/report.py, LATE_LEAST_NS)."""
+tick, so a longer one would by itself make a run invalid (emulator/significance.py, LATE_LEAST_NS)."""
 
 LONGEST_HORIZON_NS = (MAX_BUCKETS - 2) << MAX_SHIFT
 """The longest that a timing wheel can hold a packet: 9 minutes."""
