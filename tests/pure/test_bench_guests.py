@@ -67,7 +67,7 @@ def printed(session: Session) -> str:
 
 
 def read(kernel: str | None, nic: str | None = None, accel: str = "auto", **others: str) -> AskedGuests | None:
-    return AskedGuests.read(kernel, nic, accel, **{"interface": "", "far": "", **others})
+    return AskedGuests.read(kernel, nic, accel, **{"interface": None, "far": None, **others})
 
 
 def test_guests_are_asked_for_by_kernel() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -94,18 +95,23 @@ def test_what_the_status_file_says():
 
 
 @pytest.mark.parametrize(
-    ("argv", "remedy"),
+    ("argv", "typed", "remedy"),
     [
-        (["/usr/bin/xskit", "restore"], "sudo xskit restore"),
-        (["/home/me/venv/bin/xskit", "run", "--", "ls", "a b"], "sudo /home/me/venv/bin/xskit run -- ls 'a b'"),
-        (["/x/site-packages/xskit/__main__.py", "restore"], f"sudo {sys.executable} -m xskit restore"),
-        (["-c"], "sudo xskit"),
-        ([], "sudo xskit"),
+        (["/usr/bin/xskit", "restore"], "", "sudo xskit restore"),
+        (["/home/me/venv/bin/xskit", "run", "--", "ls", "a b"], "", "sudo /home/me/venv/bin/xskit run -- ls 'a b'"),
+        (["/home/me/venv/bin/pytest", "-x"], "", "sudo /home/me/venv/bin/pytest -x"),
+        (["/x/site-packages/xskit/__main__.py", "restore"], "-m xskit restore", "sudo {python} -m xskit restore"),
+        (["script.py", "5"], "script.py 5", "sudo {python} script.py 5"),
+        (["/x/pytest/__main__.py", "-x"], "-X dev -m pytest -x", "sudo {python} -X dev -m pytest -x"),
+        (["-c", "a"], "-c 'import xskit; xskit.Lab()' a", "sudo {python} -c 'import xskit; xskit.Lab()' a"),
+        ([""], "", "sudo {python}"),
+        ([], "", "sudo xskit"),
     ],
 )
-def test_the_command_that_has_the_capability(monkeypatch, argv, remedy):
+def test_the_command_that_has_the_capability(monkeypatch, argv, typed, remedy):
     monkeypatch.setattr(sys, "argv", argv)
-    assert privileges._with_sudo() == remedy
+    monkeypatch.setattr(sys, "orig_argv", ["python3", *shlex.split(typed)])
+    assert privileges._with_sudo() == remedy.format(python=sys.executable)
 
 
 def test_a_refusal_without_the_capability_says_which(monkeypatch):

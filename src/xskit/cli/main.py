@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import typer
 
 from xskit.cli import completion
+from xskit.cli.surroundings import explained
 from xskit.errors import Setting, UsageError, XskitError
 
 COMMANDS = {
@@ -104,10 +105,11 @@ def _run(arguments: Sequence[str]) -> int:
         return _show(error, arguments)
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except OSError as error:
-        if error.errno not in (errno.EMFILE, errno.ENFILE):
+    except (OSError, ImportError, MemoryError, RuntimeError) as error:
+        told = explained(error)
+        if told is None:
             raise
-        return _show(XskitError(f"no more files can be opened: {error.strerror}", remedy="ulimit -n 65536"), arguments)
+        return _show(told, arguments)
 
 
 def application(arguments: Sequence[str]) -> typer.Typer:

@@ -46,9 +46,10 @@ def require(names: str | Iterable[str], purpose: str) -> None:
 
 
 def _with_sudo() -> str:
-    program = Path(sys.argv[0] if sys.argv and sys.argv[0] not in ("", "-c") else "xskit")
-    if program.name == "__main__.py":  # python -m PACKAGE
-        return shlex.join(["sudo", sys.executable, "-m", program.parent.name, *sys.argv[1:]])
+    """This process's command line as it can be typed: a command by its name, a script with its interpreter."""
+    program = Path(sys.argv[0] if sys.argv else "xskit")
+    if program.suffix or program.name.startswith("-") or not program.name:  # script.py, -m PACKAGE, -c CODE
+        return shlex.join(["sudo", sys.executable or "python3", *sys.orig_argv[1:]])
     # sudo has a PATH of its own, without the virtual environment.
     name = str(program) if "/" in str(program) and str(program.parent) not in _SUDO_PATH else program.name
     return shlex.join(["sudo", name, *sys.argv[1:]])
