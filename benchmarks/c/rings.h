@@ -25,7 +25,8 @@ struct ingress { struct ring *rx, *fill; i64 fd, kick, stamped, finish_checksums
 
 struct egress {
 	struct ring *tx, *completion;
-	i64 fd, zero_copy, told_late, refusals, outstanding, outstanding_packets, down, progress_ns, retry_ns, kicks;
+	i64 fd, zero_copy, told_late, refusals, outstanding, outstanding_packets, down, progress_ns, retry_ns, kicks, tagged_fd;
+	void *message;
 };
 
 struct direction {
@@ -39,7 +40,7 @@ struct direction {
 	char *table;
 	struct pool *pool;
 	char *base;
-	i64 frame_shift, capacity_frames, max_length, max_frames, wire_length, next_ns;
+	i64 frame_shift, capacity_frames, max_length, max_frames, tagged_length, wire_length, next_ns;
 	struct arrival *rx_batch;
 	i64 rotate, updates, owd_base_ns, coming_base_ns, since_ns, since_offered, since_lost;
 	i64 late_limit_ns, earlier_limit_ns, coming_limit_ns, late, moved_late;

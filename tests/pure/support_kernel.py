@@ -186,6 +186,7 @@ class PlainEngine:
         spin: bool = True,
         finish_checksums: bool = False,
         wire_length: int | None = None,
+        tagged_fd: int = -1,
         zero_copy: bool = False,
         first: int = 0,
     ) -> None:
@@ -198,7 +199,10 @@ class PlainEngine:
             "plain",
             stages,
             receive=[ReceiveEnd(q.rx.record, q.fill.record, self.no_socket, zero_copy) for q in self.ingress],
-            transmit=[TransmitEnd(q.tx.record, q.completion.record, self.no_socket, zero_copy) for q in self.egress],
+            transmit=[
+                TransmitEnd(q.tx.record, q.completion.record, self.no_socket, zero_copy, tagged_fd=tagged_fd)
+                for q in self.egress
+            ],
             table=self.table,
             frames=Frames(self.memory.address, FRAME_SHIFT, first, frames, fill_reserve),
             limits=limits or EgressLimits(max_length=9014),

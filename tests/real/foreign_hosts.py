@@ -25,6 +25,11 @@ def _forget(name: str) -> None:
         ip("netns", "del", name)
 
 
+def told(emulator: Emulator) -> list[str]:
+    """What a report warns of but for lateness, which is the machine's."""
+    return [sentence for sentence in emulator.report().warnings if "late" not in sentence]
+
+
 @dataclass
 class Foreign:
     """Two namespaces with an address each, and the ports that their veth pairs end in."""

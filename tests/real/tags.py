@@ -24,18 +24,18 @@ class _Helper(IntEnum):
     SKB_VLAN_PUSH = 18
 
 
-def _pushing(vlan: int) -> ProgramSpec:
+def _pushing(vlan: int, kind: int) -> ProgramSpec:
     a = Assembler()
-    a.mov(R2, socket.htons(0x8100))
+    a.mov(R2, socket.htons(kind))
     a.mov(R3, vlan)
     a.call(_Helper.SKB_VLAN_PUSH)
     a.returns(TcxAction.NEXT)
     return ProgramSpec("xk_vlan", a.assemble(), ProgramType.SCHED_CLS, AttachType.TCX_EGRESS)
 
 
-def tagging(stack: ExitStack, interface: str, vlan: int) -> None:
+def tagging(stack: ExitStack, interface: str, vlan: int, kind: int = 0x8100) -> None:
     """Whatever leaves by this interface of the calling thread's namespace gets a tag, until the stack is closed."""
-    program = stack.enter_context(Program.load(_pushing(vlan)))
+    program = stack.enter_context(Program.load(_pushing(vlan, kind)))
     stack.enter_context(attach_tcx_egress(program, socket.if_nametoindex(interface)))
 
 

@@ -149,7 +149,10 @@ class Helper(IntEnum):
     MAP_DELETE_ELEM = 3
     KTIME_GET_NS = 5  # CLOCK_MONOTONIC
     SKB_STORE_BYTES = 9
+    SKB_VLAN_PUSH = 18
+    SKB_VLAN_POP = 19
     REDIRECT = 23  # XDP: 4.14
+    SKB_LOAD_BYTES = 26
     REDIRECT_MAP = 51  # 4.14; the action for a missing entry in the low bits of its flags 5.3
     XDP_ADJUST_META = 54  # 4.15
 
@@ -169,5 +172,6 @@ class SkBuff(IntEnum):
     """Offsets in struct __sk_buff, the context of a tc program; every field is a u32."""
 
     LEN = 0
+    MARK = 8
     DATA = 76
     DATA_END = 80

@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from xskit import arguments
 from xskit._fork import require_parent
@@ -24,6 +24,7 @@ from xskit.emulator.mistakes import SettingsError
 from xskit.emulator.monitor import Monitor
 from xskit.emulator.offloads import Surroundings, merge_nothing, take_whole_packets
 from xskit.emulator.portcounts import PortCounts, kept_chatter, port_reports
+from xskit.emulator.portends import receive_end, tagging_socket, transmit_end
 from xskit.emulator.ports import LinkSpec, PortSpec, port_facts, remarks
 from xskit.emulator.portwatch import PortWatch
 from xskit.emulator.queue_warning import narrow_queue
@@ -35,7 +36,7 @@ from xskit.emulator.significance import late_limit_ns
 from xskit.emulator.sizing import FRAMING_BYTES, MemoryPlan, PortFacts, fill_entries, plan_links
 from xskit.engine.clock import monotonic_ns
 from xskit.engine.frames import PacketTable
-from xskit.engine.live import EgressLimits, Frames, LiveDirection, ReceiveEnd, TransmitEnd
+from xskit.engine.live import EgressLimits, Frames, LiveDirection
 from xskit.engine.pipeline import compile_pipeline
 from xskit.engine.sizes import LONGEST_HORIZON_NS
 from xskit.engine.thread import Snapshot, WorkerThread
@@ -93,6 +94,7 @@ class Emulator:
         self._started_ns = 0
         self._counts: dict[PortSpec, PortCounts] = {}
         self._longest: dict[PortSpec, int] = {}
+        self._tagging: dict[PortSpec, int] = {}
         self._made: list[LinkDirection] = []
         self._last: Report | None = None
         self._pid = os.getpid()
@@ -182,6 +184,8 @@ class Emulator:
             self._closing.callback(self._counts[port].close)
             if not port.owned and opened.xdp_mode == "generic":
                 self._warn(merge_nothing(journal, port))
+            if port in around and around[port].grown:
+                self._tagging[port] = tagging_socket(self._closing, port)
         self._longest = longest_sent(facts, around)
         self._warn(differing_mtus(self.specs, facts, around))
         made = self._made = self._make_directions(umem, table, plan)
@@ -199,9 +203,9 @@ class Emulator:
             receiving, sending = self.ports[ingress], self.ports[egress]
             live = LiveDirection(
                 f"{spec.name} {name}",
-                settings.stages(sending.max_length),
-                receive=[_receive_end(queue, receiving) for queue in receiving.queues],
-                transmit=[_transmit_end(sending.queues[0], sending)],
+                settings.stages(self._longest[egress]),
+                receive=[receive_end(queue, receiving) for queue in receiving.queues],
+                transmit=[transmit_end(sending.queues[0], sending, self._tagging.get(egress, -1))],
                 table=table,
                 frames=Frames(
                     base=umem.address,
@@ -219,7 +223,7 @@ class Emulator:
                 late_limit_ns=late_limit_ns(settings.owd),
             )
             self._closing.callback(live.close)
-            self._warn(narrow_queue(live.name, settings, sending.max_length))
+            self._warn(narrow_queue(live.name, settings, self._longest[egress]))
             first += share.frames
             made.append(
                 LinkDirection(
@@ -370,21 +374,6 @@ class Emulator:
         needs = [direction.need for link in self.links.values() for direction in link.directions]
         needed = [need.memory() for need in needs if need.ran_out]
         return memory_remedy(self.plan, self.engine, max(needed)) if needed and self.plan is not None else ""
-
-
-def _receive_end(queue: Any, port: Port) -> ReceiveEnd:
-    socket = queue.receiver
-    return ReceiveEnd(rx=socket.rx_ring, fill=socket.fill_ring, fd=socket.fd, zero_copy=port.zero_copy)
-
-
-def _transmit_end(queue: Any, port: Port) -> TransmitEnd:
-    return TransmitEnd(
-        tx=queue.transmitter.tx_ring,
-        completion=queue.receiver.completion_ring,
-        fd=queue.transmitter.fd,
-        zero_copy=port.zero_copy,
-        told_late=queue.transmitter.told_late,
-    )
 
 
 def _worker_report(snapshot: Snapshot) -> WorkerReport:

@@ -11,7 +11,7 @@ At the port, and at the far end of a veth:
                 offload has merged.
 
 A tag inside the packet makes it 4 bytes longer, which counts against the MTU of the port (__is_skb_forwardable). So the
-port's MTU grows by as much: what fitted before fits still.
+port's MTU grows: what fitted before fits still. (`portends.py` has what brings it to the far end.)
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ from xskit.netconf.namespaces import inside
 from xskit.netconf.peers import far_end
 from xskit.xsk.port import CARRIER_SECONDS
 
-__all__ = ["CUTTING", "PUTTING_IN", "SUMMING", "TAG_BYTES", "Surroundings", "merge_nothing", "take_whole_packets"]
+__all__ = ["CUTTING", "GROWTH_BYTES", "PUTTING_IN", "SUMMING", "Surroundings", "merge_nothing", "take_whole_packets"]
 
-TAG_BYTES = 4
+GROWTH_BYTES = 8
+"""What a port's MTU grows by: two VLAN tags. Of a packet that comes, veth counts the outer tag against the MTU. Of one
+that leaves, a packet socket counts both, where the outer one is of 802.1ad (packet_extra_vlan_len_allowed)."""
 
 _TAKING_OUT = ("rx-vlan-hw-parse", "rx-vlan-stag-hw-parse")
 PUTTING_IN = ("tx-vlan-hw-insert", "tx-vlan-stag-hw-insert")
@@ -52,11 +54,13 @@ class Surroundings:
     Attributes:
         far: the far end of a veth, where it can be reached.
         far_mtu: its MTU in bytes.
+        grown: the port's MTU was raised for the tags that the far end's stack puts into packets now.
         warnings: a sentence for each thing that could not be done.
     """
 
     far: PortSpec | None = None
     far_mtu: int | None = None
+    grown: bool = False
     warnings: list[str] = field(default_factory=list)
 
 
@@ -83,8 +87,10 @@ def take_whole_packets(journal: Journal, port: PortSpec, *, room_bytes: int) -> 
         found.far_mtu = mtu(far.name)
     beyond = f"{place}, at its far end"
     if _is_on(found.far, PUTTING_IN):
-        if room_bytes >= TAG_BYTES:
-            found.warnings += _make_room(journal, port)
+        if room_bytes >= GROWTH_BYTES:
+            refusal = _make_room(journal, port)
+            found.grown = not refusal
+            found.warnings += refusal
         found.warnings += _switch_off(journal, found.far, PUTTING_IN, f"{beyond}: {_TAGS_LOST}")
     found.warnings += _switch_off(journal, found.far, SUMMING, f"{beyond}: {_SUMS_LEFT}")
     found.warnings += _switch_off(journal, found.far, CUTTING, f"{beyond}: {_UNCUT}")
@@ -98,7 +104,7 @@ def merge_nothing(journal: Journal, port: PortSpec) -> list[str]:
 
 def _make_room(journal: Journal, port: PortSpec) -> list[str]:
     with inside(port.namespace):
-        size_bytes = mtu(port.name) + TAG_BYTES
+        size_bytes = mtu(port.name) + GROWTH_BYTES
     try:
         journal.apply(SetMtu(port.name, size_bytes, namespace=port.namespace))
     except XskitError as error:

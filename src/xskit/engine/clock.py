@@ -21,6 +21,7 @@ ENODEV = 19
 
 _clock_gettime = external("clock_gettime", "int32", "int32", "int64")
 _sendto = external("sendto", "int64", "int32", "int64", "int64", "int32", "int64", "uint32")
+_sendmsg = external("sendmsg", "int64", "int32", "int64", "int32")
 _recvfrom = external("recvfrom", "int64", "int32", "int64", "int64", "int32", "int64", "int64")
 _ppoll = external("ppoll", "int32", "int64", "int64", "int64", "int64")
 _read = external("read", "int64", "int32", "int64", "int64")
@@ -38,6 +39,14 @@ def read_clock(scratch: int) -> int:
 def kick_transmit(fd: int) -> int:
     """Ask the kernel to send what lies in TX: 0, or the errno."""
     if _sendto(i32(fd), 0, 0, i32(0x40), 0, 0) < 0:
+        return i64(last_errno())
+    return 0
+
+
+@inlined
+def send_message(fd: int, message: int) -> int:
+    """Send what a struct msghdr names: 0, or the errno."""
+    if _sendmsg(i32(fd), message, i32(0x40)) < 0:
         return i64(last_errno())
     return 0
 

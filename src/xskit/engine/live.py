@@ -14,7 +14,7 @@ from xskit.engine.pipeline import Pipeline, Reading
 from xskit.engine.receive import INGRESS_BYTES, fill_direction
 from xskit.engine.records import ARRIVAL_BYTES, BATCH, Direction, Egress, Ingress
 from xskit.engine.stage import Capacity, Stage
-from xskit.engine.transmit import EGRESS_BYTES
+from xskit.engine.transmit import EGRESS_BYTES, MESSAGE_BYTES, TAG_BYTES
 from xskit.memory import Arena, array_at, record_view, size_of
 from xskit.xsk.rings import Ring
 
@@ -41,6 +41,8 @@ class TransmitEnd:
     fd: int
     zero_copy: bool = False
     told_late: bool = False
+    tagged_fd: int = -1
+    """A packet socket that sends with the outer VLAN tag beside the packet; -1: there is none."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,7 @@ class LiveDirection:
         egress = self._arena.reserve(EGRESS_BYTES * len(transmit))
         self.records_bytes = self._arena.size
         batch = self._arena.reserve(ARRIVAL_BYTES * BATCH)
+        message = self._arena.reserve(MESSAGE_BYTES)
         self.records = self._arena.open()
         self.address = self.records + record
         self._ingress, self._egress = ingress, egress
@@ -126,6 +129,7 @@ class LiveDirection:
         direction.base, direction.frame_shift = frames.base, frames.shift
         direction.capacity_frames = frames.capacity
         direction.max_length, direction.max_frames = limits.max_length, limits.max_frames
+        direction.tagged_length = limits.max_length + (TAG_BYTES if transmit[0].tagged_fd >= 0 else 0)
         direction.wire_length = limits.max_length if wire_length is None else wire_length
         direction.rx_batch = self.records + batch
         direction.owd_base_ns = direction.coming_base_ns = owd_base_ns
@@ -139,6 +143,7 @@ class LiveDirection:
             sender = record_view(Egress, self.records + egress + number * EGRESS_BYTES)
             sender.tx, sender.completion, sender.fd = out.tx, out.completion, out.fd
             sender.zero_copy, sender.told_late = int(out.zero_copy), int(out.told_late)
+            sender.tagged_fd, sender.message = out.tagged_fd, self.records + message
 
         self.receive_fds = [end.fd for end in receive]
 

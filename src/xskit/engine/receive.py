@@ -10,6 +10,7 @@ from xskit.engine.packets import (
     HELD,
     NIL,
     DropCause,
+    PacketLine,
     count_drop,
     counters_at,
     give_packet,
@@ -20,6 +21,7 @@ from xskit.engine.packets import (
 )
 from xskit.engine.pipe import pipe_at
 from xskit.engine.records import ARRIVAL_BYTES, BATCH, Direction, Ingress, arrival_at, direction_at, ingress_at
+from xskit.engine.sums import word
 from xskit.jit import as_i64, compiled, i64, inlined
 from xskit.memory import offset_of, size_of
 from xskit.xsk.rings import (
@@ -91,6 +93,14 @@ def receive(direction: Direction, count: int, ingress: Ingress) -> int:
 
 
 @inlined
+def fits_tagged(direction: Direction, packet: PacketLine, length: int) -> bool:
+    """Whether a packet has an outer VLAN tag without which it is short enough, and can be sent so."""
+    if length > direction.tagged_length or i64(packet.span) < 18:
+        return False
+    return word(packet.address + 12) in (0x8100, 0x88A8)
+
+
+@inlined
 def admit(direction: Direction, ingress: Ingress, count: int, handle: int) -> int:
     """Take a complete packet into the batch, or drop it; returns the new count."""
     counters = counters_at(direction.counters)
@@ -102,7 +112,7 @@ def admit(direction: Direction, ingress: Ingress, count: int, handle: int) -> in
     counters.in_flight += 1
     counters.in_flight_bytes += length
     cause = 0
-    if length > direction.max_length:
+    if length > direction.max_length and not fits_tagged(direction, packet, length):
         cause = SUPER_PACKET if length > direction.wire_length else EGRESS_MTU
     elif frames > direction.max_frames:
         cause = TOO_MANY_FRAGMENTS

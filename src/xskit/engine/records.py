@@ -52,6 +52,8 @@ class Egress(Record):
     progress_ns: I64  # when a completion came last while some were awaited; 0 when none are
     retry_ns: I64  # when to kick again what the kernel left in TX
     kicks: I64
+    tagged_fd: I64  # a socket for packets that only fit with their outer VLAN tag beside them, or -1
+    message: I64  # address of a struct msghdr for it, and of its iovecs behind that
 
 
 class Exit(Fifo):
@@ -83,6 +85,7 @@ class Direction(Record):
     capacity_frames: I64  # frames that may be inside; the others are for FILL
     max_length: I64  # the longest packet that the egress port sends
     max_frames: I64  # the most frames that a packet may have on TX
+    tagged_length: I64  # the longest that it sends with its outer VLAN tag beside it; max_length where it cannot
     wire_length: I64  # the longest packet that the ingress port's MTU allows: what is longer was merged, or not cut yet
     next_ns: I64  # the pipeline's next event
     rx_batch: I64  # address of BATCH Arrival records

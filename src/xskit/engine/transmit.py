@@ -13,11 +13,23 @@ call that finds nothing more to take tells it. A packet was refused there, but n
 completed is counted as it.
 
 In zero copy sendto only wakes the driver, and only when TX says need_wakeup.
+
+A packet that fits only with its outer VLAN tag beside it (skb->vlan_tci) leaves by a packet socket, when TX is empty:
+AF_XDP cannot send it so.
 """
 
 from __future__ import annotations
 
-from xskit.engine.clock import EAGAIN, EBUSY, ENETDOWN, ENODEV, ENXIO, kick_transmit, read_clock
+from xskit.engine.clock import (
+    EAGAIN,
+    EBUSY,
+    ENETDOWN,
+    ENODEV,
+    ENXIO,
+    kick_transmit,
+    read_clock,
+    send_message,
+)
 from xskit.engine.fifo import count as fifo_count
 from xskit.engine.fifo import drop_head, head_packet
 from xskit.engine.histogram import add
@@ -58,6 +70,11 @@ from xskit.xsk.rings import (
 EGRESS_BYTES = size_of(Egress)
 TX_REFUSED = int(DropCause.TX_REFUSED)
 PORT_DOWN = int(DropCause.PORT_DOWN)
+TAG_BYTES = 4
+"""Of a VLAN tag."""
+MESSAGE_HEAD_BYTES, VECTOR_BYTES, MOST_VECTORS = 56, 16, 18
+MESSAGE_BYTES = MESSAGE_HEAD_BYTES + VECTOR_BYTES * MOST_VECTORS
+"""struct msghdr on a machine of 64 bits, and a struct iovec for each frame."""
 KICKS = 4096
 """System calls for one batch at most; more would mean that the kernel makes no progress."""
 
@@ -83,8 +100,12 @@ def transmit(direction: Direction, leaving: Exit, scratch: int) -> int:
     free = room(tx, BATCH * direction.max_frames)
     while taken < waiting:
         handle = head_packet(leaving) & 0xFFFF_FFFF
-        frames = i64(packet_line(direction.table, handle).frames)
-        if descriptors + frames > free:
+        line = packet_line(direction.table, handle)
+        if descriptors + i64(line.frames) > free:
+            break
+        if i64(line.length) > direction.max_length:  # it was admitted to be sent with its tag beside it
+            if taken == 0:
+                return transmit_tagged(direction, leaving, egress, handle, scratch)
             break
         descriptors = write_packet(direction, tx, descriptors, handle)
         drop_head(leaving)
@@ -97,6 +118,39 @@ def transmit(direction: Direction, leaving: Exit, scratch: int) -> int:
     kick(direction, egress)
     record_times(direction, leaving, first, taken, read_clock(scratch))
     return taken
+
+
+@inlined
+def transmit_tagged(direction: Direction, leaving: Exit, egress: Egress, handle: int, scratch: int) -> int:
+    """Send the packet that is due next by the packet socket; returns 1, or 0 while something before it lies in TX."""
+    if unconsumed(ring_at(egress.tx)) != 0:
+        return 0
+    head = as_i64(egress.message)
+    vectors = egress.message + MESSAGE_HEAD_BYTES
+    count = i64(0)
+    frame = handle
+    while frame != NIL:
+        part = packet_line(direction.table, frame)
+        vector = as_i64(vectors + count * VECTOR_BYTES)
+        vector[0], vector[1] = part.address, i64(part.span)
+        frame = i64(part.fragment)
+        count += 1
+    head[2], head[3] = vectors, count
+    code = send_message(egress.tagged_fd, egress.message)
+    first = leaving.head
+    drop_head(leaving)
+    record_times(direction, leaving, first, i64(1), read_clock(scratch))
+    counters = counters_at(direction.counters)
+    length = i64(packet_line(direction.table, handle).length)
+    counters.in_flight_frames -= give_packet(pool_at(direction.pool), direction.table, handle)
+    if code != 0:
+        count_drop(counters, PORT_DOWN if code == ENETDOWN else TX_REFUSED, length)
+    else:
+        counters.sent += 1
+        counters.sent_bytes += length
+        counters.in_flight -= 1
+        counters.in_flight_bytes -= length
+    return 1
 
 
 @inlined

@@ -1,0 +1,53 @@
+"""What the engine gets of a port: the ring ends and sockets of its queues.
+
+And a packet socket that sends with the outer VLAN tag beside the packet, as a VLAN interface over the port would: there
+it does not count against the MTU of a veth's far end.
+"""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+from typing import Any
+
+from xskit.bpf.attach import attach_tcx_egress
+from xskit.bpf.outertag import OUTER_TAG_MARK, outer_tag_program
+from xskit.bpf.probe import BpfFeature, available
+from xskit.bpf.program import Program
+from xskit.emulator.ports import PortSpec
+from xskit.engine.live import ReceiveEnd, TransmitEnd
+from xskit.netconf.namespaces import inside
+from xskit.xsk.port import Port
+
+__all__ = ["receive_end", "tagging_socket", "transmit_end"]
+
+
+def receive_end(queue: Any, port: Port) -> ReceiveEnd:
+    """What packets come in by."""
+    socket = queue.receiver
+    return ReceiveEnd(rx=socket.rx_ring, fill=socket.fill_ring, fd=socket.fd, zero_copy=port.zero_copy)
+
+
+def transmit_end(queue: Any, port: Port, tagged_fd: int) -> TransmitEnd:
+    """What packets leave by; `tagged_fd` as `tagging_socket` gives it."""
+    return TransmitEnd(
+        tx=queue.transmitter.tx_ring,
+        completion=queue.receiver.completion_ring,
+        fd=queue.transmitter.fd,
+        zero_copy=port.zero_copy,
+        told_late=queue.transmitter.told_late,
+        tagged_fd=tagged_fd,
+    )
+
+
+def tagging_socket(stack: ExitStack, port: PortSpec) -> int:
+    """Its descriptor, open until the stack is closed; -1 before Linux 6.6, which cannot attach the program (tcx)."""
+    if not available(BpfFeature.TCX):
+        return -1
+    with inside(port.namespace):
+        sender = stack.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0))
+        sender.bind((port.name, 0))
+        sender.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, OUTER_TAG_MARK)
+        program = stack.enter_context(Program.load(outer_tag_program()))
+        stack.enter_context(attach_tcx_egress(program, socket.if_nametoindex(port.name)))
+    return sender.fileno()
