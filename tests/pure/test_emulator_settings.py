@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from xskit.emulator.emulator import Emulator, LinkSpec, PortSpec
 from xskit.emulator.mistakes import SettingsError
+from xskit.emulator.portcounts import kept_chatter
 from xskit.emulator.queue_warning import narrow_queue
 from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings, link_settings, read
 from xskit.engine.sizes import LONGEST_HORIZON_NS
@@ -289,6 +290,16 @@ def test_a_queue_for_less_than_two_packets_is_warned_of(rate, queue, sentence):
             f"run forward: {sentence}: one that comes while another is being sent is dropped; queue = 10packets would "
             "hold ten"
         ]
+
+
+def test_chatter_that_cannot_be_dropped_is_warned_of():
+    port = PortSpec("eth1", namespace="blue")
+    assert kept_chatter(EngineSettings(chatter="drop"), port) == [
+        "blue/eth1: chatter = drop has no effect: only the chatter of hosts that xskit made is dropped"
+    ]
+    assert kept_chatter(EngineSettings(), port) == kept_chatter(EngineSettings(chatter="keep"), port) == []
+    with pytest.raises(SettingsError, match=r"^\[engine\]: chatter: expected 'drop' or 'keep'"):
+        read(EngineSettings, {"chatter": "none"}, "[engine]")
 
 
 def test_links_share_neither_ports_nor_names():

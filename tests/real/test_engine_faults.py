@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from tests.real.detaching import detach
+from tests.real.foreign_hosts import foreign_hosts
 from tests.real.lab_rig import assert_every_frame_is_somewhere, datagram, dropped, pair, wait_until
 from xskit.errors import UsageError
 
@@ -100,6 +101,15 @@ def test_a_program_that_somebody_detaches_makes_the_run_invalid_though_it_goes_o
         made.assert_books_balance()
         report = made.link.close()
         assert report.warnings == report.invalid_because == [sentence]
+
+
+def test_a_port_that_is_moved_to_another_namespace():
+    with foreign_hosts() as hosts, hosts.emulator() as emulator:
+        port = hosts.ports[0]
+        ip(hosts.room, "link", "set", port.name, "netns", str(hosts.namespaces[1]))
+        sentence = f"port {port} was moved to the network namespace {hosts.namespaces[1]} while the link was running"
+        assert emulator.wait(60) == sentence
+        assert emulator.close().invalid_because[0] == sentence
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["ingress", "egress"])

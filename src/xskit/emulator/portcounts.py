@@ -113,5 +113,5 @@ def _counters(port: Port) -> dict[str, int]:
 def kept_chatter(engine: EngineSettings, port: PortSpec) -> list[str]:
     """A warning where somebody has asked to drop the chatter of an interface that xskit did not make."""
     if engine.chatter == "drop" and "chatter" in engine.model_fields_set:
-        return [f"{port}: chatter = drop has no effect: only packets of hosts that xskit made are dropped"]
+        return [f"{port}: chatter = drop has no effect: only the chatter of hosts that xskit made is dropped"]
     return []

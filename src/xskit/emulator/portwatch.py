@@ -1,4 +1,4 @@
-"""What becomes of ports while links run: deleted, renamed, given another MTU, without their program.
+"""What becomes of ports while links run: deleted, moved, renamed, given another MTU, without their program.
 
 Memory and limits are those of the start: nothing is made anew for another MTU, but it is said what that means.
 """
@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from xskit.emulator.ports import PortSpec
 from xskit.emulator.sizing import FRAMING_BYTES
+from xskit.netconf.interfaces import look
+from xskit.netconf.namespaces import identity, inside
+from xskit.netconf.peers import moved_to
 from xskit.xsk.port import Port
 
 __all__ = ["PortWatch"]
@@ -40,6 +43,7 @@ class PortWatch:
         self._names = {spec: spec.name for spec in ports}
         self._mtus = {spec: port.mtu for spec, port in ports.items()}
         self._attached = dict.fromkeys(ports, True)
+        self._origins = {spec: _origin(spec) for spec in ports}
         self.detached: list[str] = []
         """A sentence for each port that lost its XDP program: what comes there passes the link by."""
 
@@ -49,7 +53,7 @@ class PortWatch:
             attached = port.attached  # asked for first: an interface that is deleted loses its program too
             seen = port.glance()
             if seen is None:
-                return f"port {spec} was deleted while the link was running"
+                return f"port {spec} {self._loss(spec, port)} while the link was running"
             if seen.name != self._names[spec]:
                 self._names[spec] = seen.name
                 self._warn([f"port {spec} was renamed to {seen.name} while the link was running"])
@@ -62,6 +66,18 @@ class PortWatch:
                 self.detached.append(f"port {spec}: {_DETACHED}")
                 self._warn(self.detached)
         return None
+
+    def _loss(self, spec: PortSpec, port: Port) -> str:
+        """What became of a port that is not there any more."""
+        mac, home = self._origins[spec]
+        place = moved_to(self._names[spec], port.ifindex, mac, home)
+        return "was deleted" if place is None else f"was moved to the network namespace {place}"
+
+
+def _origin(spec: PortSpec) -> tuple[str, int | None]:
+    """The MAC address of a port, and the number of the network namespace that it is in."""
+    with inside(spec.namespace):
+        return look(spec.name).mac, identity()
 
 
 def _about(port: Port, mtu: int, longest: int) -> str:

@@ -7,6 +7,7 @@ namespace (rtnetlink's nsid). So every namespace that a name or a process holds 
 from __future__ import annotations
 
 import os
+import socket
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xskit.abi import netlink as nl
+from xskit.errors import XskitError
 from xskit.netconf import interfaces
 from xskit.netconf.namespaces import FOLDER, OWN, MissingError, identity, inside, names
 from xskit.netlink import Netlink, NetlinkError, attributes, text, u32
 
-__all__ = ["FarEnd", "far_end"]
+__all__ = ["FarEnd", "far_end", "moved_to"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,21 @@ def far_end(name: str, namespace: str | None = None) -> FarEnd | None:
                 with inside(fd):
                     return FarEnd(interfaces.name(index), place)
     raise MissingError(f"the far end of {name} is in a network namespace that no process and no name holds")
+
+
+def moved_to(name: str, index: int, mac: str, home: int | None) -> str | None:
+    """The namespace, as `inside` takes it, that an interface is in now which has left the one with the number `home`.
+
+    It keeps its MAC address, and its name or its index, unless that is taken there. None when it is not found.
+    """
+    for place, fd in _namespaces():
+        with suppress(XskitError, OSError), inside(fd):
+            if identity() == home:
+                continue
+            for number, other in socket.if_nameindex():
+                if (other == name or number == index) and interfaces.look(other).mac == mac:
+                    return place
+    return None
 
 
 def _namespaces() -> Iterator[tuple[str, int]]:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Self
 
 from xskit.lab.host import Host
+from xskit.lab.traffic import ping
 from xskit.netconf.changes import (
     CreateNamespace,
     CreateVeth,
@@ -25,6 +27,8 @@ from xskit.netconf.journal import Journal, restore_dead
 from xskit.netconf.namespaces import MissingError
 
 __all__ = ["Pair"]
+
+PATIENCE_S = 30.0
 
 _numbers = itertools.count(1)
 
@@ -69,6 +73,7 @@ class Pair:
                 host.addresses.append(address)
             for host, address, mac in zip(self.hosts, self.ADDRESSES[::-1], veth.macs[::-1], strict=True):
                 journal.apply(SetNeighbour(host.interfaces[0], address, mac, namespace=host.namespace))
+            _await_way(*self.hosts)
             self._stack = undo.pop_all()
         return self
 
@@ -76,3 +81,10 @@ class Pair:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+
+
+def _await_way(a: Host, b: Host) -> None:
+    """Until an echo was answered: an end that was up before its peer drops packets until linkwatch has seen that."""
+    give_up = time.monotonic() + PATIENCE_S
+    while not ping(a, b, count=1) and time.monotonic() < give_up:
+        pass
