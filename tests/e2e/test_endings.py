@@ -178,6 +178,13 @@ def test_what_a_running_xskit_has_is_not_touched(machine: Outer):
     machine.nothing_left(process.pid)
 
 
+def test_a_lab_that_is_never_closed_leaves_nothing(machine: Outer):
+    code = "import xskit; lab = xskit.Lab(); link = lab.link(lab.host('a'), lab.machine(), owd='1ms'); exit(3)"
+    result = machine.run(sys.executable, "-c", code)
+    assert result.code == 3
+    machine.nothing_left(result.pid)
+
+
 def test_an_exception_in_user_code_leaves_nothing(machine: Outer):
     code = (
         "import xskit\n"

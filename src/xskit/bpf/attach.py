@@ -9,6 +9,7 @@ import errno
 import struct
 from contextlib import suppress
 from enum import IntEnum
+from weakref import WeakSet
 
 from xskit._fork import not_inherited
 from xskit.abi.bpf import AttachType
@@ -21,7 +22,9 @@ from xskit.bpf.program import Program
 from xskit.errors import XskitError
 from xskit.netlink import NetlinkError
 
-__all__ = ["BpfLink", "XdpMode", "attach", "attach_tcx_egress"]
+__all__ = ["BpfLink", "XdpMode", "attach", "attach_tcx_egress", "detach_all"]
+
+_links: WeakSet[BpfLink] = WeakSet()
 
 
 class XdpMode(IntEnum):
@@ -44,6 +47,7 @@ class BpfLink(Handle):
         self.program = program
         self.ifindex = ifindex
         self.where = where
+        _links.add(self)
         not_inherited(self, BpfLink.close)  # it stays attached as long as the parent wants
 
     @property
@@ -61,6 +65,12 @@ class BpfLink(Handle):
 
     def __repr__(self) -> str:
         return f"<BpfLink {self.program} on {self.ifindex}, {self.where}{', closed' if self.closed else ''}>"
+
+
+def detach_all() -> None:
+    """Detach what this process has attached, because it ends: a veth whose peer has a program takes no offload back."""
+    for link in list(_links):
+        link.close()
 
 
 def attach(program: Program, ifindex: int, mode: XdpMode) -> BpfLink:

@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Protocol
 
+from xskit.bpf.attach import detach_all
 from xskit.netconf.signals import DEADLY
 
 __all__ = ["changing"]
@@ -104,6 +105,8 @@ class _Ending:
     def _end(self, number: int) -> None:
         self._dying = True
         try:
+            with suppress(Exception, KeyboardInterrupt, SystemExit):
+                detach_all()
             for journal in reversed(list(self._journals.values())):
                 with suppress(Exception, KeyboardInterrupt, SystemExit):
                     journal.restore_for_good()

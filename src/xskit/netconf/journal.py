@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from xskit._fork import require_parent
+from xskit.bpf.attach import detach_all
 from xskit.closing import Closing
 from xskit.errors import DeviceError, KernelError, XskitError
 from xskit.netconf.changes.base import Change, Fate, Restored
@@ -58,7 +59,7 @@ class Journal(Closing):
     def open(cls) -> Self:
         """A journal for changes made from the calling thread's namespace. Its file comes with the first change."""
         journal = cls()
-        atexit.register(journal.restore)
+        atexit.register(journal._at_exit)
         return journal
 
     @property
@@ -137,6 +138,11 @@ class Journal(Closing):
             raise interrupts[0]
         return fates
 
+    def _at_exit(self) -> None:
+        if self.is_ours:
+            detach_all()
+            self.restore()
+
     def restore_for_good(self) -> None:
         """Put everything back because this process ends now: a thread that wants to change more waits for that."""
         if self.is_ours:
@@ -152,7 +158,7 @@ class Journal(Closing):
         try:
             fates = self.restore()
         finally:
-            atexit.unregister(self.restore)
+            atexit.unregister(self._at_exit)
             self._release()
         failed = [str(fate) for fate in fates if fate.fate is Fate.FAILED]
         if failed:
