@@ -23,7 +23,7 @@ LIMIT_S = 420.0
 SUITES = {
     ("5.10", "virtio-net"): "ladder refusals",
     ("6.12", "virtio-net"): "ladder refusals",
-    ("6.12", "e1000e"): "ladder vlans",
+    ("6.12", "e1000e"): "ladder vlans senders",
     ("7.3", "virtio-net"): "ladder zerocopy",
     ("7.3", "igb"): "ladder queues stall zerocopy",
 }

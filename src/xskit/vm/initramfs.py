@@ -36,7 +36,7 @@ _STALE_S = 86400.0
 
 LATER = (
     *(model.driver for model in MODELS.values()),
-    "veth", "tun", "bridge", "macvlan", "8021q", "xsk_diag",
+    "veth", "tun", "bridge", "macvlan", "8021q", "sctp", "crc32c_generic", "xsk_diag",
     "sch_netem", "sch_fq", "sch_fq_codel", "sch_tbf", "sch_ingress", "cls_bpf", "act_mirred",
 )  # fmt: skip
 """What a guest may ask for: NICs, and what is built of interfaces."""

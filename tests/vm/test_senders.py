@@ -1,0 +1,15 @@
+"""What stacks leave to their devices, in a guest that other tests boot too."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.vm.inside import senders
+from tests.vm.suites import judge, run_all
+
+pytestmark = pytest.mark.vm
+
+
+@pytest.mark.parametrize("check", [check.__name__ for check in senders.CHECKS])
+def test_it_crosses_whole(check: str) -> None:
+    judge(run_all("6.12", "e1000e"), check)
