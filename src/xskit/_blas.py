@@ -1,9 +1,10 @@
-"""NumPy and SciPy without threads for linear algebra, in processes that are xskit's own.
+"""Imports NumPy and SciPy without linear-algebra threads, in processes that belong to xskit.
 
 Their wheels carry OpenBLAS, which starts a thread for every CPU when it is loaded; xskit multiplies no matrices.
 OpenBLAS reads the number of threads from the environment at that moment (OPENBLAS_NUM_THREADS;
 https://github.com/OpenMathLib/OpenBLAS, "Setting the number of threads using environment variables"). The variable is
-set only while these libraries are imported: neither os.environ nor a command that xskit starts ever has it.
+set only while these libraries are imported. It never appears in os.environ, nor in the environment of commands that
+xskit starts.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ _RESPECTED = (_VARIABLE, "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
 
 
 def start_no_threads() -> None:
-    """From now on this process imports NumPy and SciPy without threads, unless the user has said how many."""
+    """From now on, import NumPy and SciPy in this process without threads, unless the user has set a number."""
     if not any(name in os.environ for name in _RESPECTED):
         sys.meta_path.insert(0, _Finder())
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds NumPy and SciPy's packages where the import system does, and has them imported with one thread."""
+    """Finds NumPy and SciPy's packages where the import system does, and imports them with one thread."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -44,7 +45,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """Another loader, with the variable set while it executes; the module never learns of it."""
+    """Wraps another loader and sets the variable while it executes; the module does not notice."""
 
     def __init__(self, real: importlib.abc.Loader) -> None:
         self._real = real

@@ -2,10 +2,11 @@
 
     MAGIC | SHA-256 of all that follows | name of the file | \\n | content
 
-The cache only saves time. What is damaged, half written or no file at all counts as missing: its code is compiled anew
-and the file replaced. What cannot be written costs the next start the time to compile, and is reported once.
+The cache only saves time. A file that is damaged or half written counts as missing, and so does anything else in its
+place: the code is compiled again and replaces it. A file that cannot be written costs the next start the time to
+compile, and is reported once.
 
-To read a file is to run what is in it (pickle), so nothing is read that another user could have written.
+Reading a file runs what is in it (pickle), so files that another user could have written are not read.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _LONGEST_BYTES = 1 << 26
 """Of a file; the whole data plane takes 1 MB."""
 
 OWNER = "XSKIT_CACHE_OWNER"
-"""The number of one more user whose files are read: a guest's root reads those of the user who started the guest."""
+"""The uid of one more user whose files are read: a guest's root reads those of the user who started the guest."""
 
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
@@ -62,7 +63,7 @@ def source_hash() -> str:
     """A hash of all sources of compiled code and of the libraries that compile them.
 
     A function's own file does not say when its code is stale: an edit in a callee of another file changes it too. So
-    the cache folder is named by everything that could matter.
+    the name of the cache folder is a hash of everything that could matter.
     """
     digest = hashlib.sha256()
     root = Path(__file__).parent
@@ -97,7 +98,7 @@ def is_empty() -> bool:
 
 
 def load(name: str) -> bytes | None:
-    """The content that was saved under this name, whole and by a trusted user; None where there is no such thing."""
+    """The content saved under this name, if it is whole and a trusted user wrote it; else None."""
     try:
         folder = cache_folder()
         if not _trusted(folder.stat()):
@@ -118,7 +119,7 @@ def load(name: str) -> bytes | None:
 
 
 def save(name: str, content: bytes) -> None:
-    """Keep a content under this name. Where that is not possible a warning is logged, once a process."""
+    """Keep content under this name. If that fails, log a warning, once per process."""
     try:
         folder = _made_folder()
         if not _trusted(folder.stat()):
@@ -136,16 +137,16 @@ def save(name: str, content: bytes) -> None:
     except OSError as error:
         _report(f"compiled code cannot be kept in {cache_root()}: {error.strerror}")
     except RuntimeError:  # Path.home()
-        _report("compiled code cannot be kept: this user has no home folder")
+        _report("compiled code cannot be kept: this user has no home directory")
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """A FIFO in a file's place has no writer to wait for."""
+    """Open a file; a FIFO in its place does not block until somebody writes to it."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _writable_by_us(path: str, flags: int) -> int:
-    """Whatever the umask allows others."""
+    """Create a file that only this user can write, whatever the umask."""
     return os.open(path, flags, 0o644)
 
 
@@ -186,12 +187,12 @@ def _trusted(status: os.stat_result) -> bool:
 
 @functools.cache
 def _owner_of_xskit() -> int:
-    """Their code is running already."""
+    """The owner of xskit's own files, whose code is running already."""
     return Path(__file__).stat().st_uid
 
 
 def _report(cause: str) -> None:
-    """Log what costs time at every start, once a process."""
+    """Log what costs time at every start, once per process."""
     if not _reported:
         _reported.append(cause)
-        _log.warning("%s, so every start compiles anew; set XSKIT_CACHE to a folder of your own", cause)
+        _log.warning("%s, so every start compiles again; set XSKIT_CACHE to a folder of your own", cause)

@@ -1,4 +1,4 @@
-"""What a forked child must not do: change what is its parent's, or keep descriptors that hold a queue or a program.
+"""What a forked child must not do: change what its parent made, or keep descriptors that hold a queue or a program.
 
 A child that lives on would keep ports busy, and their packets redirected to nobody, after its parent has closed them.
 subprocess is no matter: all descriptors are close-on-exec.

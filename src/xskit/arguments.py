@@ -1,4 +1,4 @@
-"""Numbers and words that a caller gives, checked: what cannot be meant is one UsageError that names the argument."""
+"""Checks numbers and words that callers pass: an impossible one raises a UsageError that names the argument."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def literal(value: object) -> str:
 def whole(name: str, value: Any, least: int, most: int, *, remedy: str | None = None) -> int:
     """A whole number in a range; other integer types, such as NumPy's, become int.
 
-    In `remedy`, {} stands for the nearest number in the range; without one, the argument is set to that.
+    In `remedy`, {} stands for the nearest number in the range. Without `remedy`, the error suggests that number.
 
     Raises:
         UsageError: it is something else, or out of the range.
@@ -44,10 +44,10 @@ def whole(name: str, value: Any, least: int, most: int, *, remedy: str | None = 
 
 
 def seconds(name: str, value: Any) -> float | None:
-    """Seconds to wait, at least 0; None, and more than the operating system can wait, is for ever.
+    """Seconds to wait, at least 0. None means for ever, and so does more than the operating system can wait.
 
     Raises:
-        UsageError: it is no number, not a number (NaN), or negative.
+        UsageError: it is not a number, is NaN, or is negative.
     """
     if value is None:
         return None
@@ -77,7 +77,7 @@ def choice(name: str, value: Any, choices: Collection[str]) -> str:
 
 
 def text(name: str, value: Any) -> str:
-    """A word that the operating system can take: text that can be encoded, without NUL.
+    """Text that the operating system accepts: it can be encoded and has no NUL.
 
     Raises:
         UsageError: it is something else.

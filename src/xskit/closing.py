@@ -1,4 +1,4 @@
-"""What is closed at the end of a with block."""
+"""The base class of objects that a with block closes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Closing:
     """A base class: `with` closes the object. Subclasses define `close`, which may be called twice."""
 
     def close(self) -> None:
-        """Give back what the object holds."""
+        """Release what the object holds."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:

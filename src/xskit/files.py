@@ -1,4 +1,4 @@
-"""Files that users name: read within bounds, and the command that helps where one cannot be read."""
+"""Files that users name: read up to a limit, with a command that helps if one cannot be read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ReadError", "cannot_read", "read"]
 
 
 class ReadError(XskitError):
-    """A file cannot be read, or is longer than any of its kind; `missing`: there is none of this name."""
+    """A file cannot be read or is too long; `missing`: it does not exist."""
 
     def __init__(self, cause: str, *, remedy: str | None = None, missing: bool = False) -> None:
         super().__init__(cause, remedy=remedy)
@@ -24,13 +24,13 @@ class ReadError(XskitError):
 def read(path: Path, most_bytes: int) -> bytes:
     """All bytes of a file, or of a pipe that somebody writes to.
 
-    A pipe without a writer is empty. What has no end, such as /dev/zero, is too long.
+    A pipe without a writer is empty. A file without an end, such as /dev/zero, is too long.
 
     Raises:
         ReadError: it cannot be read, or has more than `most_bytes`.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for its writer
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for a writer
         try:
             os.set_blocking(descriptor, True)
             with open(descriptor, "rb", closefd=False) as file:
@@ -45,12 +45,12 @@ def read(path: Path, most_bytes: int) -> bytes:
 
 
 def cannot_read(path: Path, error: OSError | ValueError) -> ReadError:
-    """The error for a file that could not be opened or read, with names that look like it."""
+    """The error for a file that could not be opened or read, with a similar name if there is one."""
     number = error.errno if isinstance(error, OSError) else errno.EINVAL  # a NUL in the name
     if number == errno.EISDIR:
         return ReadError(f"{shown(path)} is a folder", remedy=f"ls {quoted(path)}")
     if number not in (errno.ENOENT, errno.ENOTDIR):
-        why = error.strerror if isinstance(error, OSError) and error.strerror else "no file can be called that"
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "no file can have this name"
         return ReadError(f"{shown(path)} cannot be read: {why}", remedy=f"ls -ld {quoted(path)}")
     folder = path.parent
     while not folder.is_dir() and folder != folder.parent:
@@ -61,7 +61,7 @@ def cannot_read(path: Path, error: OSError | ValueError) -> ReadError:
 
 
 def shown(path: Path) -> str:
-    """A path as it is where it can be printed, else escaped."""
+    """A path, escaped if it cannot be printed."""
     words = str(path)
     return words if words.isprintable() else repr(words)
 

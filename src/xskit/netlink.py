@@ -93,7 +93,7 @@ class Netlink(Closing):
         raise NetlinkError(errno.EINTR)
 
     def family(self, name: str) -> int | None:
-        """The number of a family of generic netlink; None where the kernel does not have it.
+        """The number of a generic netlink family; None if the kernel does not have it.
 
         Raises:
             NetlinkError: the kernel refused for another reason.

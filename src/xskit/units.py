@@ -166,7 +166,7 @@ def parse_queue_limit(text: str | int) -> QueueLimit:
 
 
 def apart(values: Sequence[float], text: Callable[[float, int], str], digits: int) -> list[str]:
-    """Texts of values that a sentence or a table compares: different values never look the same.
+    """Texts of values that a sentence or a table compares; different values never look the same.
 
     `text(value, digits)` writes one; all get `digits` digits, or as many more as it takes.
     """
@@ -217,7 +217,7 @@ def _split(text: str | int, what: str, example: str) -> tuple[Fraction, str]:
         raise UnitError(f"{text!r} is no {what}: write it as text, for instance 20{example}")
     if isinstance(text, int) and abs(text) > 2 * _LARGEST:  # Python may refuse to write it
         raise UnitError(
-            f"a number of {text.bit_length()} bits is no {what}: write it as text, for instance 20{example}"
+            f"a number of {text.bit_length()} bits is not a {what}: write it as text, for instance 20{example}"
         )
     written = str(text).strip()
     match = _QUANTITY.fullmatch(written)

@@ -138,10 +138,10 @@ def test_a_port_that_is_renamed_goes_on(bridge: Bridge, wan):
 def test_another_mtu_of_a_port_is_told_and_what_it_means(bridge: Bridge, wan):
     process = start(bridge, wan)
     wanted = [
-        "port xkb: its MTU became 3000 while the link was running, which was made for 1500: packets of more than 1518 "
-        "bytes to it are still dropped (egress_mtu)",
-        "port xkb: its MTU became 1400 while the link was running, which was made for 1500: longer packets are still "
-        "sent to it, and may be refused",
+        "port xkb: its MTU changed to 3000 while the link was running, but the link was planned for 1500: packets of "
+        "more than 1518 bytes to it are still dropped (egress_mtu)",
+        "port xkb: its MTU changed to 1400 while the link was running, but the link was planned for 1500: longer "
+        "packets are still sent to it, and may be refused",
         "port xkb: its MTU is 1500 again",
     ]
     assert process.stderr is not None

@@ -36,7 +36,7 @@ def test_a_link_slower_than_the_patience_of_arp_and_nd(machine: Outer):
     result = machine.xskit("run", "--owd", "1600ms", "--json", "--", "sh", "-c", script, sys.executable, TCP_CLIENT)
     assert result.code == 0, result.err
     (warning,) = json.loads(result.err)["warnings"]
-    assert warning.startswith("link run: a round trip takes 1s or more, and TCP sends a SYN again after 1s")
+    assert warning.startswith("link run: a round trip takes 1s or more, but TCP retransmits a SYN after 1s")
 
 
 def test_ipv6_only(machine: Outer):
@@ -51,11 +51,11 @@ def test_a_machine_whose_ipv6_is_switched_off(machine: Outer):
     machine.run("sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1", "net.ipv6.conf.all.disable_ipv6=1")
     result = machine.xskit("run", "--json", "--", "ip", "-6", "-brief", "address", "show", "xk0")
     assert result.out == ""
-    assert json.loads(result.err)["warnings"] == ["link run has no IPv6: IPv6 is switched off on this machine"]
+    assert json.loads(result.err)["warnings"] == ["link run has no IPv6: IPv6 is turned off on this machine"]
     result = machine.xskit("run", "--ip", "6", "--", "true")
     assert (result.code, result.err) == (
         1,
-        "xskit: IPv6 is switched off on this machine\ntry: sysctl -w net.ipv6.conf.default.disable_ipv6=0\n",
+        "xskit: IPv6 is turned off on this machine\ntry: sysctl -w net.ipv6.conf.default.disable_ipv6=0\n",
     )
 
 

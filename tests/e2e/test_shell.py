@@ -106,7 +106,9 @@ def test_installed_completion_is_there_in_the_next_shell(tmp_path):
 def test_a_shell_without_completion(option):
     failed = shell(f"xskit {option}", name="sh")
     assert (failed.returncode, failed.stdout) == (1, "")
-    assert failed.stderr == ("xskit: completion is for bash, zsh and fish, and none of them started xskit\ntry: bash\n")
+    assert failed.stderr == (
+        "xskit: completion works in bash, zsh and fish, but none of them started xskit\ntry: bash\n"
+    )
 
 
 def test_a_home_that_cannot_be_written():

@@ -14,7 +14,7 @@ MISTAKES = [
     ("bench rxdrop --far=", "--far names no interface", "ip -brief link"),
     ("bench rxdrop --interface=", "--interface names no interface", "ip -brief link"),
     ("bench rxdrop --mode=", "there is no mode ''", "--mode auto, native, skb or zero-copy"),
-    ("bench rxdrop --irq-string=", "--irq-string is empty, and every line contains that", "cat /proc/interrupts"),
+    ("bench rxdrop --irq-string=", "an empty --irq-string matches every interrupt", "cat /proc/interrupts"),
     ("bench rxdrop --tx-vlan-id=0", "--tx-vlan-id must be between 1 and 4095, not 0", "--tx-vlan-id 1"),
     ("bench rxdrop --tx-dmac=", "--tx-dmac must be a MAC address, not ''", "--tx-dmac 3c:fd:fe:9e:7f:71"),
     ("bench rxdrop --tx-cycle=\N{SUPERSCRIPT TWO}", "--tx-cycle: ", "--tx-cycle 100us"),
@@ -26,7 +26,11 @@ MISTAKES = [
     ("plan --queues=0", "queues must be between 1 and 1024, not 0", "--queues 1"),
     ("plan --seed=18446744073709551616", "--seed: expected less than 18446744073709551616, got 1844", ""),
     ("experiment run netem --interface=xknope", "netem makes its own veth pairs and takes no --interface", "netem"),
-    ("experiment run bridge --interface=xknope", "bridge takes 2 of --interface, not 1", "--interface eth1,eth2"),
+    (
+        "experiment run bridge --interface=xknope",
+        "bridge needs 2 interfaces in --interface, not 1",
+        "--interface eth1,eth2",
+    ),
     ("vm run --nics=3 -- true", "--nics must be even, two on each wire, not 3", "--nics 4"),
     ("vm run --cpus=0 -- true", "--cpus must be between 1 and 64, not 0", "--cpus 1"),
 ]

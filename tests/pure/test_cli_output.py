@@ -24,7 +24,7 @@ def test_a_name_that_says_something_else_is_refused(tmp_path, name):
         check_file("--report", path, REPORTS)
     ending = path.suffix
     assert refused.value.cause == (
-        f"--report {path}: no report is written as {ending}; the endings are .json (JSON), .txt (text)"
+        f"--report {path}: no report can be written as {ending}, only as .json (JSON), .txt (text)"
     )
     assert refused.value.remedy in (f"--report {path.with_suffix('.json')}", f"--report '{path.with_suffix('.json')}'")
     assert not path.exists()

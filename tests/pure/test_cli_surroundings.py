@@ -33,12 +33,12 @@ def limit(monkeypatch):
 def test_too_little_address_space(limit, error):
     limit["bytes"] = 256 << 20
     told = explained(error)
-    assert told.cause == "256 MiB of address space are too little for this command"
+    assert told.cause == "the limit of 256 MiB of address space is too low for this command"
     assert told.remedy == "ulimit -v unlimited"
 
 
 def test_without_a_limit_it_is_the_machine_or_a_defect(limit):
-    assert explained(MemoryError()).cause == "this machine has no memory left"
+    assert explained(MemoryError()).cause == "this machine is out of memory"
     assert explained(RuntimeError("can't start new thread")).remedy == "ulimit -u unlimited"
     assert explained(OSError(errno.EMFILE, "")).remedy == "ulimit -n 65536"
     for defect in (ImportError("no module"), OSError("?"), RuntimeError("?"), FileNotFoundError(errno.ENOENT, "x")):
@@ -51,7 +51,7 @@ def test_a_folder_that_is_gone(tmp_path, monkeypatch):
     monkeypatch.chdir(gone)
     gone.rmdir()
     told = explained(FileNotFoundError(errno.ENOENT, "No such file or directory"))
-    assert (told.cause, told.remedy) == ("the folder that you are in has been removed", "cd /")
+    assert (told.cause, told.remedy) == ("the current directory has been removed", "cd /")
     monkeypatch.chdir(tmp_path)
 
 

@@ -172,7 +172,7 @@ def test_what_cannot_be_kept_is_reported_once(
         save(OTHER, CONTENT)
         save(OTHER, CONTENT)
     (warning,) = caplog.messages
-    assert f": {os.strerror(number)}, so every start compiles anew; set XSKIT_CACHE to" in warning
+    assert f": {os.strerror(number)}, so every start compiles again; set XSKIT_CACHE to" in warning
 
 
 def test_a_root_that_is_a_file_is_reported_and_left(root: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -182,7 +182,7 @@ def test_a_root_that_is_a_file_is_reported_and_left(root: Path, caplog: pytest.L
     assert _cache.is_empty()
     assert root.read_text() == "mine"
     assert caplog.messages == [
-        f"compiled code cannot be kept in {root}: File exists, so every start compiles anew; "
+        f"compiled code cannot be kept in {root}: File exists, so every start compiles again; "
         "set XSKIT_CACHE to a folder of your own"
     ]
 
@@ -238,7 +238,7 @@ def test_a_folder_that_others_can_write_is_not_used(caplog: pytest.LogCaptureFix
     save(OTHER, CONTENT)
     assert os.listdir(path.parent) == [NAME]
     assert caplog.messages == [
-        f"the compiled code in {path.parent} is not used: other users can write there, so every start compiles anew; "
+        f"the compiled code in {path.parent} is not used: other users can write there, so every start compiles again; "
         "set XSKIT_CACHE to a folder of your own"
     ]
 

@@ -145,10 +145,10 @@ def test_what_no_interface_can_be_called(name):
         with pytest.raises(SettingsError) as told:
             parse_port(text)
         assert told.value.cause == (
-            f"{text!r} is no port: no interface is called {name!r}: a name has 1 to 15 bytes, without spaces, / and :"
+            f"{text!r} is no port: {name!r} is not an interface name: a name has 1 to 15 bytes, without spaces, / and :"
         )
         assert told.value.cause.isprintable()
-    with pytest.raises(UsageError, match="^no interface is called "):
+    with pytest.raises(UsageError, match=" is not an interface name: "):
         look(name)
 
 

@@ -44,16 +44,16 @@ def test_late_by_more_than_a_part_of_the_owd():
     ("cause", "became"),
     [
         ("memory_full", "were dropped because packet memory ran out; set memory to 64MiB"),
-        ("tx_refused", "were refused by the kernel when they were to be sent"),
+        ("tx_refused", "were refused by the kernel on sending"),
         ("port_down", "were due while the port was down"),
         (
             "super_packet",
-            "were longer than the MTU of the port that they came to: an offload merged them, or did not cut them; on "
+            "were longer than the MTU of the port where they arrived: an offload merged them, or left them uncut; on "
             "the sender: ethtool -K INTERFACE tso off gso off; on the port: ethtool -K INTERFACE gro off lro off",
         ),
         (
             "egress_mtu",
-            "were longer than the MTU of the port that they should leave by, or of its far end; there: "
+            "were longer than the MTU of the port where they leave, or of its far end; there: "
             "ip link set INTERFACE mtu BYTES",
         ),
         ("too_many_fragments", "had more fragments than a sent packet may have"),
@@ -72,8 +72,8 @@ def test_packets_that_left_unfinished_invalidate():
     made.links[0].directions[0].checksums["unfinished_checksum"] = 4
     judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
     assert made.invalid_because == [
-        "wan forward: 4 packets left with a checksum that the sender leaves to its device and that xskit cannot finish "
-        "(unfinished_checksum); on the sender: ethtool -K INTERFACE tx off"
+        "wan forward: 4 packets left with an unfinished checksum: the sender leaves it to its device, and xskit cannot "
+        "finish it (unfinished_checksum); on the sender: ethtool -K INTERFACE tx off"
     ]
 
 
@@ -94,8 +94,9 @@ def test_what_is_not_known_of_sent_packets_is_a_warning():
     judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
     assert made.valid
     assert [sentence for sentence in made.warnings if sentence not in before] == [
-        "port xk1a: it does not count what AF_XDP sends, so packets that its driver refused are unknown",
-        "port xk1b: 7 packets that it sent are in none of its counters (tx_packets, tx_errors, tx_dropped): its driver "
+        "port xk1a: the interface does not count what AF_XDP sends, so it is unknown how many packets its "
+        "driver dropped",
+        "port xk1b: 7 sent packets are in none of its counters (tx_packets, tx_errors, tx_dropped): its driver "
         "may have dropped them",
     ]
 
@@ -227,7 +228,7 @@ def test_packets_without_an_arrival_stamp_are_remarked():
 @pytest.mark.parametrize(
     ("counter", "became"),
     [
-        ("rx_invalid_descs", "the kernel could not use 2 frames that xskit put into FILL"),
+        ("rx_invalid_descs", "the kernel rejected 2 frames that xskit put into FILL"),
         ("tx_invalid_descs", "the kernel dropped 2 descriptors that xskit put into TX"),
     ],
 )

@@ -107,9 +107,9 @@ def test_the_remedy_is_one_that_the_machine_can_follow(monkeypatch):
     assert room.memory_remedy(plan, EngineSettings(), wanted) == f"set memory to {units.format_size(wanted)}"
     monkeypatch.setattr(room, "available_bytes", lambda: 0)
     said = room.memory_remedy(plan, EngineSettings(), wanted)
-    assert said.startswith("to hold what came takes ")
+    assert said.startswith("holding what came takes ")
     assert said.endswith("MiB to spare: set a shorter owd, or send fewer packets")
-    assert room.memory_remedy(plan, EngineSettings(hugetlb=True), wanted).startswith("to hold what came takes ")
+    assert room.memory_remedy(plan, EngineSettings(hugetlb=True), wanted).startswith("holding what came takes ")
 
 
 def test_where_the_count_does_not_explain_it_the_memory_is_doubled(monkeypatch):

@@ -9,10 +9,10 @@ from xskit.emulator.ports import LinkSpec, PortSpec
 from xskit.emulator.settings import LinkSettings
 
 SYN = (
-    "link l: a round trip takes 1s or more, and TCP sends a SYN again after 1s without an answer (RFC 6298): "
+    "link l: a round trip takes 1s or more, but TCP retransmits a SYN after 1s without an answer (RFC 6298): "
     "a second SYN does not mean loss"
 )
-ARP = "link l: a round trip takes 3s or more, and ARP and ND give up after 3s: "
+ARP = "link l: a round trip takes 3s or more, but ARP and ND give up after 3s: "
 OURS = ARP + "set neighbours to permanent"
 FOREIGN = ARP + "on both hosts: ip neighbour replace ADDRESS lladdr MAC dev INTERFACE nud permanent"
 SECOND = 1_000_000_000

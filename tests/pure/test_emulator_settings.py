@@ -269,10 +269,10 @@ def test_a_queue_that_was_asked_for_stays_as_it_is():
 @pytest.mark.parametrize(
     ("rate", "queue", "sentence"),
     [
-        ("400kbit", "50ms", "queue = 50ms holds 2500 bytes at 400kbit, less than two packets of 1518"),
-        ("10Mbit", "2KiB", "queue = 2KiB holds 2048 bytes at 10Mbit, less than two packets of 1518"),
+        ("400kbit", "50ms", "queue = 50ms holds 2500 bytes at 400kbit, less than two packets of 1518 bytes"),
+        ("10Mbit", "2KiB", "queue = 2KiB holds 2048 bytes at 10Mbit, less than two packets of 1518 bytes"),
         ("485760bit", "50ms", None),  # 3036 bytes
-        ("485759bit", "50ms", "queue = 50ms holds 3035 bytes at 485759bit, less than two packets of 1518"),
+        ("485759bit", "50ms", "queue = 50ms holds 3035 bytes at 485759bit, less than two packets of 1518 bytes"),
         (None, "50ms", None),
         ("64kbit", None, None),
         ("64kbit", "1packets", None),
@@ -287,15 +287,15 @@ def test_a_queue_for_less_than_two_packets_is_warned_of(rate, queue, sentence):
         assert said == []
     else:
         assert said == [
-            f"run forward: {sentence}: one that comes while another is being sent is dropped; queue = 10packets would "
-            "hold ten"
+            f"run forward: {sentence}: a packet that comes while another is being sent is dropped; to hold ten: "
+            "queue = 10packets"
         ]
 
 
 def test_chatter_that_cannot_be_dropped_is_warned_of():
     port = PortSpec("eth1", namespace="blue")
     assert kept_chatter(EngineSettings(chatter="drop"), port) == [
-        "blue/eth1: chatter = drop has no effect: only the chatter of hosts that xskit made is dropped"
+        "blue/eth1: chatter = drop has no effect: xskit drops only the chatter of hosts that it made"
     ]
     assert kept_chatter(EngineSettings(), port) == kept_chatter(EngineSettings(chatter="keep"), port) == []
     with pytest.raises(SettingsError, match=r"^\[engine\]: chatter: expected 'drop' or 'keep'"):

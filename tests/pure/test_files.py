@@ -59,7 +59,7 @@ def test_what_cannot_be_read(tmp_path):
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
     assert failure(loop).cause == f"{loop} cannot be read: Too many levels of symbolic links"
-    assert failure("a\0b").cause == "'a\\x00b' cannot be read: no file can be called that"
+    assert failure("a\0b").cause == "'a\\x00b' cannot be read: no file can have this name"
 
 
 def test_a_missing_file_is_looked_for(tmp_path):

@@ -112,7 +112,7 @@ NO_IPV6 = [
         {},
         True,
         True,
-        "IPv6 is switched off on this machine",
+        "IPv6 is turned off on this machine",
         "sysctl -w net.ipv6.conf.default.disable_ipv6=0",
         DeviceError,
     ),

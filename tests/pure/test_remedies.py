@@ -109,7 +109,7 @@ def test_memory_that_the_machine_does_not_have_is_refused(machine):
     with pytest.raises(CapacityError) as refused:
         check_room(plan_for(engine), engine)
     assert refused.value.cause == (
-        "so much packet memory takes 1210.0GiB of memory in all, and this machine has 16.0GiB to spare"
+        "so much packet memory takes 1210.0GiB of memory in all, but this machine has 16.0GiB to spare"
     )
     assert refused.value.remedy == "memory='10GiB' or less"
     engine = EngineSettings(memory="10GiB")
@@ -130,8 +130,8 @@ def test_settings_that_hold_more_than_the_machine_has_are_refused(machine):
     plan = plan_for(EngineSettings(), rate="10Gbit", queue="1h")
     with pytest.raises(CapacityError) as refused:
         check_room(plan, EngineSettings())
-    assert refused.value.cause.startswith("to hold what is in flight at this rate, owd and queue takes ")
-    assert refused.value.cause.endswith("GiB of memory in all, and this machine has 16.0GiB to spare")
+    assert refused.value.cause.startswith("holding what is in flight at this rate, owd and queue takes ")
+    assert refused.value.cause.endswith("GiB of memory in all, but this machine has 16.0GiB to spare")
     assert refused.value.remedy == ("a smaller rate, owd or queue; or memory='10GiB', and what does not fit is dropped")
 
 

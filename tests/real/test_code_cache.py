@@ -39,6 +39,6 @@ def test_code_is_compiled_where_it_cannot_be_kept(options: str, why: str, tmp_pa
     )
     assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
     assert done.stderr == (
-        f"compiled code cannot be kept in {tmp_path}: {why}, so every start compiles anew; "
+        f"compiled code cannot be kept in {tmp_path}: {why}, so every start compiles again; "
         "set XSKIT_CACHE to a folder of your own\n"
     )

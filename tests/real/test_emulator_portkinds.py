@@ -16,7 +16,7 @@ pytestmark = pytest.mark.root
 
 REMADE = "mode passthru"
 HEADERLESS = "whose packets have no Ethernet header"
-OWN_MAC = "which takes only packets to its own MAC address, even in promiscuous mode"
+OWN_MAC = "which accepts only packets to its own MAC address, even in promiscuous mode"
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def add(hosts, command: str) -> PortSpec:
     ("words", "clause", "remedy"),
     [
         ("tuntap add name xkn mode tun", f"is a tun, {HEADERLESS}", "tuntap add xk0 mode tap"),
-        ("link add name xkn type ifb", "is an ifb, which takes only packets that tc redirects to it", "link add xk0"),
+        ("link add name xkn type ifb", "is an ifb, which accepts only packets that tc redirects to it", "link add xk0"),
         (
             "link add name xkn type vxlan external dstport 4789",
             "is a tunnel of kind vxlan in external mode, whose packets each need a destination",
@@ -50,7 +50,7 @@ def add(hosts, command: str) -> PortSpec:
         ),
         (
             "link add link xkp1 name xkn type macvlan mode source",
-            "is a macvlan in source mode, which takes only packets from the MAC addresses on its list",
+            "is a macvlan in source mode, which accepts only packets from the MAC addresses on its list",
             REMADE,
         ),
         ("link add link xkp1 name xkn type macvtap", "is a tap on another interface (of kind macvtap)", "tuntap"),

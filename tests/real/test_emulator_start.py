@@ -105,7 +105,7 @@ def test_memory_that_the_machine_does_not_have():
     with foreign_hosts() as hosts:
         error = refused(hosts.ports, CapacityError, memory="8TiB", frame_size=4096)
         assert re.fullmatch(
-            r"so much packet memory takes 8\d{3}\.\dGiB of memory in all, and this machine has \S+iB to spare",
+            r"so much packet memory takes 8\d{3}\.\dGiB of memory in all, but this machine has \S+iB to spare",
             error.cause,
         )
         assert re.fullmatch(r"memory='\d+[GM]iB' or less", error.remedy)

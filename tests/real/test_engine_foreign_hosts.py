@@ -86,7 +86,7 @@ def test_super_packets_in_generic_mode_are_counted_and_named():
             assert dropped > 0
             assert any(
                 reason.startswith(
-                    f"wan forward: {dropped} packets were longer than the MTU of the port that they came to"
+                    f"wan forward: {dropped} packets were longer than the MTU of the port where they arrived"
                 )
                 for reason in emulator.report().invalid_because
             )
@@ -168,8 +168,8 @@ def test_a_far_end_that_cannot_be_found_is_told(caplog):
             warnings = told(emulator)
         assert warnings == [
             f"port {port}: the far end of {port.name} is in a network namespace that no process and no name holds, so "
-            "offloads stay on there: VLAN tags may be lost, and checksums are finished by xskit, where it can parse "
-            "the packets; there: ethtool -K INTERFACE tx off txvlan off"
+            "offloads stay on there: VLAN tags may be lost, and xskit finishes the checksums of packets that it can "
+            "parse; at the far end: ethtool -K INTERFACE tx off txvlan off"
             for port in hosts.ports
         ]
         assert [message for message in caplog.messages if "late" not in message] == warnings

@@ -172,8 +172,8 @@ def test_a_tap_with_a_vnet_header(mode):
             report = emulator.close()
         assert report.links[0].directions[0].checksums == {"finished_checksum": 1, "unfinished_checksum": 1}
         assert (
-            "wan forward: 1 packets left with a checksum that the sender leaves to its device and that xskit cannot "
-            "finish (unfinished_checksum); on the sender: ethtool -K INTERFACE tx off"
+            "wan forward: 1 packets left with an unfinished checksum: the sender leaves it to its device, and xskit "
+            "cannot finish it (unfinished_checksum); on the sender: ethtool -K INTERFACE tx off"
         ) in report.invalid_because
 
 
@@ -227,7 +227,7 @@ def test_mtus_that_differ_are_named_at_the_start_and_in_the_end():
             report = emulator.close()
         assert report.links[0].directions[0].packets["dropped"] == {"egress_mtu": 1}
         assert (
-            "wan forward: 1 packets were longer than the MTU of the port that they should leave by, or of its far end; "
+            "wan forward: 1 packets were longer than the MTU of the port where they leave, or of its far end; "
             "there: ip link set INTERFACE mtu BYTES"
         ) in report.invalid_because
 

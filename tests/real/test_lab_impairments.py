@@ -192,8 +192,8 @@ def test_the_default_queue_and_the_warning_follow_the_rate():
         assert of_queues(made.link.report()) == []
         made.link.forward.update(queue="50ms")
         assert of_queues(made.link.report()) == [
-            "a-b forward: queue = 50ms holds 0 bytes at 8bit, less than two packets of 1518: one that comes while "
-            "another is being sent is dropped; queue = 10packets would hold ten"
+            "a-b forward: queue = 50ms holds 0 bytes at 8bit, less than two packets of 1518 bytes: a packet that "
+            "comes while another is being sent is dropped; to hold ten: queue = 10packets"
         ]
 
 

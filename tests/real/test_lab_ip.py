@@ -82,7 +82,7 @@ def test_a_lab_with_ipv4_only():
         a, b = lab.host("a"), lab.host("b")
         link = lab.link(a, b)
         assert (link.addresses6, a.addresses6) == (None, [None])
-        with pytest.raises(UsageError, match=r"^host a has no IPv6 address: it is on no link with IPv6$"):
+        with pytest.raises(UsageError, match=r"^host a has no IPv6 address: none of its links has IPv6$"):
             _ = a.address6
         assert told(a, "-6", "address") == []
         assert names(a, "b") == [b.address]
@@ -151,5 +151,5 @@ def test_neighbours_that_the_kernel_asks_for():
         assert syn.startswith(SLOW)
         assert (
             asking
-            == "link a-b: a round trip takes 3s or more, and ARP and ND give up after 3s: set neighbours to permanent"
+            == "link a-b: a round trip takes 3s or more, but ARP and ND give up after 3s: set neighbours to permanent"
         )

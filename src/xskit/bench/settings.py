@@ -243,7 +243,7 @@ class Conditions:
         for cpu in self.cpus:
             whole("--cpu", cpu, 0, _HIGHEST_CPU, remedy="--cpu {}")
         if self.interrupts is not None and not self.interrupts.strip():
-            raise UsageError("--irq-string is empty, and every line contains that", remedy="cat /proc/interrupts")
+            raise UsageError("an empty --irq-string matches every interrupt", remedy="cat /proc/interrupts")
         if self.drive_cpu is not None:
             whole("--drive-cpu", self.drive_cpu, 0, _HIGHEST_CPU, remedy="--drive-cpu {}")
 

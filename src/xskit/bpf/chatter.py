@@ -1,4 +1,4 @@
-"""Recognizes what a host's kernel sends without being asked: the program of an owned port drops and counts it.
+"""Recognizes packets that a host's kernel sends unasked. The program of an owned port drops and counts them.
 
 - MLD reports and dones for groups that the kernel joins by itself, when an address or an interface comes or goes (RFC
   2710 and 3810): the solicited-node group of every address (ff02::1:ffXX:XXXX), all-routers where it forwards (ff02::2
@@ -7,10 +7,10 @@
 - Neighbour solicitations from `::`, before an address is used: duplicate address detection (DAD; RFC 4862, section
   5.4).
 
-Everything else belongs to somebody's test. A report that names any other group was caused by a program that joined it.
-The kernel sends MLD queries only where somebody has set up a querier, and IGMP reports only for groups that a program
-joined: it never reports 224.0.0.1 (RFC 3376, section 5). Other neighbour solicitations and all advertisements are
-needed by the hosts that exchange them.
+Everything else may belong to a test. A report that names any other group was caused by a program that joined it. The
+kernel sends MLD queries only if somebody set up a querier, and IGMP reports only for groups that a program
+joined: it never reports 224.0.0.1 (RFC 3376, section 5). The hosts need other neighbour solicitations and all
+advertisements to reach each other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from xskit.bpf.asm import R0, R1, R2, R3, R4, R5, U8, U16, U32, U64, Assembler, 
 __all__ = ["MOST_RECORDS", "jump_if_chatter"]
 
 MOST_RECORDS: Final = 64
-"""Records of an MLDv2 report that are looked at; one with more counts as somebody's. 1500 bytes hold 72."""
+"""MLDv2 records that are checked; a report with more is not chatter. 1500 bytes hold 72."""
 
 _IPV4, _IPV6, _VLAN, _SERVICE_VLAN = 0x0800, 0x86DD, 0x8100, 0x88A8
 _MOST_TAGS = 2
@@ -49,7 +49,7 @@ _SOLICITED_NODE = 0x1FF  # above the last 24 bits of an address
 
 
 def jump_if_chatter(a: Assembler, context: Register, chatter: str, other: str) -> None:
-    """Go on at label `chatter` or `other`; `context` holds struct xdp_md. R0 to R5 are lost.
+    """Jump to label `chatter` or `other`; `context` holds struct xdp_md. R0 to R5 are clobbered.
 
     An IPv4 packet costs seven instructions.
     """
@@ -83,7 +83,7 @@ def jump_if_chatter(a: Assembler, context: Register, chatter: str, other: str) -
 
 
 def _jump_if_own_groups(a: Assembler, chatter: str, other: str) -> None:
-    """Go on at `chatter` when R2 points to an MLD report or done that names the kernel's own groups only."""
+    """Jump to `chatter` if R2 points to an MLD report or done that names the kernel's own groups only."""
     _require(a, _RECORDS + 16, other)
     a.load(R5, R2, _PAYLOAD, U64)
     a.load_imm64(R4, int.from_bytes(_ROUTER_ALERT, sys.byteorder))
@@ -92,7 +92,7 @@ def _jump_if_own_groups(a: Assembler, chatter: str, other: str) -> None:
     a.mov(R0, 0)
     a.jump_if(R5, "==", _MLD2_REPORT, "records")
     a.mov(R1, 1)
-    a.alu(R2, "+=", _RECORDS - _GROUP)  # MLDv1: the group stands there, and zeros before it, as in a record
+    a.alu(R2, "+=", _RECORDS - _GROUP)  # MLDv1: the group is there, with zeros before it, as in a record
     a.jump_if(R5, "==", _MLD_REPORT, "record")
     a.jump_if(R5, "==", _MLD_DONE, "record")
     a.jump(other)
@@ -135,7 +135,7 @@ def _load_ethertype(a: Assembler, other: str) -> None:
 
 
 def _require(a: Assembler, length_bytes: int, other: str) -> None:
-    """Go on at `other` unless so many bytes lie between R2 and R3, the end."""
+    """Jump to `other` unless this many bytes lie between R2 and R3, the end."""
     a.mov(R4, R2)
     a.alu(R4, "+=", length_bytes)
     a.jump_if(R4, ">", R3, other)

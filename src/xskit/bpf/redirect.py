@@ -9,7 +9,7 @@
 A packet for whose queue no socket is registered goes on to the kernel's stack, untouched and unstamped (a stamp would
 keep GRO from merging it).  A driver that refuses metadata gets its packets redirected without a stamp: the 8 bytes are
 then whatever the frame held before, so read them only when `outcomes()` counts no UNSTAMPED, or clear them in FILL.
-With `drop_chatter`, what a host's kernel sends without being asked does not reach the socket (`chatter.py`).
+With `drop_chatter`, packets that a host's kernel sends unasked do not reach the socket (`chatter.py`).
 Metadata before a packet: Documentation/networking/xdp-rx-metadata.rst; a multi-buffer packet has it in its first frame.
 """
 
@@ -57,7 +57,7 @@ class Outcome(IntEnum):
     UNSTAMPED = 2
     """Given to the socket of its queue without a stamp, because the driver takes no metadata."""
     CHATTER = 3
-    """Dropped, because the host's kernel had sent it without being asked."""
+    """Dropped: the host's kernel sent it unasked."""
 
 
 def redirect_program(*, frags: bool, drop_chatter: bool = False) -> ProgramSpec:
@@ -138,8 +138,8 @@ class RedirectProgram(Closing):
     def load(cls, queues: int = 64, *, frags: bool | None = None, drop_chatter: bool = False) -> Self:
         """Create the maps and load the program; `queues` is one more than the highest queue number to register.
 
-        `frags`: take multi-buffer packets; None: where the kernel can (5.18).  `drop_chatter`: drop and count what the
-        host's kernel sends without being asked.  Raises BpfError or PrivilegeError.
+        `frags`: take multi-buffer packets; None: where the kernel can (5.18).  `drop_chatter`: drop and count the
+        packets that the host's kernel sends unasked.  Raises BpfError or PrivilegeError.
         """
         with ExitStack() as undo:
             sockets = undo.enter_context(Map.create(MapSpec("xk_sockets", MapType.XSKMAP, 4, 4, queues)))

@@ -1,4 +1,4 @@
-"""Features of the kernel that are found out by trying, not by its version."""
+"""Kernel features, found by trying them, not by the kernel's version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["KernelFeature", "Support", "tried"]
 
 
 class KernelFeature(Enum):
-    """A feature: (what it is, the kernel that brought it). Each package that tries some lists them in a subclass."""
+    """A feature: (what it is, the first kernel that has it). A package lists those that it tries in a subclass."""
 
     @property
     def title(self) -> str:
@@ -25,16 +25,16 @@ class KernelFeature(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Whether the kernel has a feature; `available` is None when this process has not the rights to find out."""
+    """Whether the kernel has a feature; `available` is None if this process lacks the privileges to find out."""
 
     feature: KernelFeature
     available: bool | None
     detail: str
-    """Why not, in a sentence or the kernel's word; empty when it is there."""
+    """Why not, as a sentence or the kernel's message; empty if the kernel has it."""
 
 
 def tried(feature: KernelFeature, trial: Callable[[], object]) -> Support:
-    """What a trial says of a feature: the kernel has it unless the trial raises OSError or XskitError."""
+    """The result of a trial: the kernel has the feature unless the trial raises OSError or XskitError."""
     try:
         trial()
     except (PrivilegeError, PermissionError) as error:

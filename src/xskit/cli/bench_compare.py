@@ -35,7 +35,8 @@ def compare(
 ) -> None:
     """Say what changed between results: medians, percent, its 95 % interval, and better, worse or within noise.
 
-    A conclusion asks for more than the interval: 99 % of it must lie on one side. Where the machines differ it says so.
+    A conclusion needs more than that interval: the 99 % interval must lie on one side of no change. Differences between
+    the machines are named.
 
     \b
     Examples:

@@ -91,10 +91,10 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def interface_names(text: str | None, option: str) -> tuple[str, ...]:
-    """The interfaces that an option names; none where it was not given.
+    """The interfaces that an option names; empty if it was not given.
 
     Raises:
-        UsageError: it was given and names none, as `--interface "$UNSET"` does, or one that no interface can have.
+        UsageError: it names none, as `--interface "$UNSET"` does, or a name is not an interface name.
     """
     found = () if text is None else names(text)
     if text is not None and not found:

@@ -1,7 +1,7 @@
-"""Shell completion: the questions that a shell asks when Tab is pressed, and the options that install it.
+"""Shell completion: the answers to a shell when Tab is pressed, and the options that install it.
 
-Typer answers both. It is told here which command is being completed, so that only that one is loaded, and its failures
-become errors like any other.
+Typer does the work. This module finds out which command is being completed, so that only that one is loaded, and turns
+Typer's failures into xskit's errors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OPTIONS = {"--install-completion", "--show-completion"}
 
 
 def line_to_complete() -> list[str] | None:
-    """The arguments that the shell wants completed; None where this is no such question."""
+    """The arguments that the shell wants completed; None if no shell asks."""
     if _QUESTION not in os.environ:
         return None
     return " ".join(os.environ.get(name, "") for name in _LINES).split()[1:]
@@ -40,18 +40,18 @@ def run(command: Callable[[], object]) -> None:
     """Install or show completion.
 
     Raises:
-        XskitError: the shell is another, or its file cannot be written.
+        XskitError: the shell is not one of the three, or its file cannot be written.
     """
     said = io.StringIO()
     try:
         with redirect_stdout(said), redirect_stderr(said):
             failed = command()
-    except SystemExit as ended:  # Typer's way to end after it has done it
+    except SystemExit as ended:  # how Typer ends when it is done
         failed = ended.code
     except OSError as error:
         raise XskitError(
             f"completion cannot be installed: {error.filename}: {error.strerror}", remedy="xskit --show-completion"
         ) from error
     if failed:
-        raise XskitError("completion is for bash, zsh and fish, and none of them started xskit", remedy="bash")
+        raise XskitError("completion works in bash, zsh and fish, but none of them started xskit", remedy="bash")
     print(said.getvalue(), end="")

@@ -30,7 +30,7 @@ def emulate(
     duration: Annotated[str | None, typer.Option(metavar="DURATION", help="stop after 10s, 5min, ...")] = None,
     report: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="write the report there: JSON into *.json, else text"),
+        typer.Option(metavar="FILE", help="write the report to FILE: JSON if it ends in .json, else text"),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="print the report as JSON")] = False,
 ) -> None:

@@ -109,7 +109,7 @@ def _interfaces(chosen: Experiment, text: str | None) -> tuple[str, ...]:
     """Those to measure on.
 
     Raises:
-        UsageError: the experiment takes none, or another number.
+        UsageError: the experiment takes none, or a different number.
         MissingError: there is no such interface.
     """
     found = interface_names(text, "--interface")
@@ -121,7 +121,7 @@ def _interfaces(chosen: Experiment, text: str | None) -> tuple[str, ...]:
         )
     if found and len(found) != len(wanted):
         raise UsageError(
-            f"{chosen.name} takes {len(wanted)} of --interface, not {len(found)}",
+            f"{chosen.name} needs {len(wanted)} interfaces in --interface, not {len(found)}",
             remedy=f"xskit experiment run {chosen.name} --interface {','.join(wanted)}",
         )
     if found:

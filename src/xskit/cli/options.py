@@ -22,8 +22,8 @@ DIRECTIONS = ("forward", "reverse")
 def with_settings(command: Callable[..., Any]) -> Callable[..., Any]:
     """The command with one option for each setting.
 
-    `command` takes them as keyword arguments `link`, `engine` and, where it has such a parameter, `lab`, all as the
-    models take them; what was not given is not in there. Its other parameters stay as they are.
+    `command` gets them as keyword arguments `link`, `engine` and, if it has such a parameter, `lab`, in the form that
+    the models take. Options that were not given are left out. Its other parameters stay unchanged.
     """
     parameters = inspect.signature(command, eval_str=True).parameters
     own = [

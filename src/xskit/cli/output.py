@@ -58,11 +58,11 @@ def check_file(option: str, path: Path | None, formats: Mapping[str, str]) -> No
     Args:
         option: that names the file.
         path: of the file; None: nothing is to be written.
-        formats: what is written into files of each ending, such as {".json": "JSON"}. Names without an ending, and
-            what is no regular file, can have any.
+        formats: what is written to files with each ending, such as {".json": "JSON"}. Names without an ending, and
+            special files, may have any.
 
     Raises:
-        UsageError: the name says that the file holds something else than will be written.
+        UsageError: the ending stands for another format.
         OutputError: it cannot be written.
     """
     if path is not None:
@@ -84,7 +84,7 @@ def _check_ending(option: str, path: Path, formats: Mapping[str, str]) -> None:
         return
     known = ", ".join(f"{name} ({written})" for name, written in formats.items())
     raise UsageError(
-        f"{option} {path}: no report is written as {ending}; the endings are {known}",
+        f"{option} {path}: no report can be written as {ending}, only as {known}",
         remedy=f"{option} {shlex.quote(str(path.with_suffix(next(iter(formats)))))}",
     )
 

@@ -49,15 +49,15 @@ def run(
     ] = 1500,
     report: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="write the report there: JSON into *.json, else text"),
+        typer.Option(metavar="FILE", help="write the report to FILE: JSON if it ends in .json, else text"),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="the report as JSON")] = False,
 ) -> None:
     """Run COMMAND in a network namespace of its own, whose only way out is an emulated link to this machine.
 
-    COMMAND reaches this machine, and what listens here, by the name "peer", over IPv4 and IPv6. Packets from COMMAND
-    to peer go forward, those of peer to COMMAND in reverse. An option such as --owd holds for both directions; each
-    also comes as --forward-owd and --reverse-owd, for one of them.
+    COMMAND reaches this machine and its servers under the name "peer", over IPv4 and IPv6. Packets from COMMAND to peer
+    go forward, packets from peer to COMMAND in reverse. An option such as --owd applies to both directions;
+    --forward-owd and --reverse-owd apply to one.
 
     Input, output and terminal are COMMAND's, and its exit code is returned: 127 when there is no such command, 126
     when it cannot be executed, 128 + n when signal n ended it. The report, asked against achieved, goes to stderr.

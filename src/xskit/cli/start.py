@@ -1,6 +1,6 @@
-"""Where the command begins: Ctrl-C while Python still reads the program is an end like any other.
+"""Where the command begins. Ctrl-C ends it cleanly even while Python still reads the program.
 
-What holds for this process alone is set here: importing xskit changes nothing in a user's own process.
+Settings for this process alone are made here, so that importing xskit changes nothing in a user's own process.
 """
 
 from __future__ import annotations

@@ -62,6 +62,6 @@ def beyond_memory(
         return None
     return (
         f"{name}: at the {packets_per_second:.0f} packets/s that came in the last second, {frames} frames will be in "
-        f"flight, and the packet memory was planned for {share.packets}: what does not fit is dropped (memory_full); "
+        f"flight, but the packet memory was planned for {share.packets}: what does not fit is dropped (memory_full); "
         f"{units.format_size(memory_for(plan, share, to_spare(frames)))} of memory would hold it"
     )

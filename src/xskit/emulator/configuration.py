@@ -48,7 +48,7 @@ def read_configuration(path: Path) -> Configuration:
     """Read a file.
 
     Raises:
-        ReadError: it cannot be read, or is longer than a mebibyte.
+        ReadError: it cannot be read, or is longer than 1 MiB.
         SettingsError: a mistake, with file, table and key, or with the line where the file is not TOML.
     """
     try:

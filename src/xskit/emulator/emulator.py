@@ -320,7 +320,7 @@ class Emulator:
                 _log.log(level, "%s", sentence)
 
     def _resized(self, port: PortSpec, mtu: int) -> None:
-        """What comes to a port may be longer now, or shorter, without any offload."""
+        """Packets that come to a port may be longer or shorter from now on, even without offloads."""
         for direction, (_, ingress, _, _) in zip(self._made, self._directions(), strict=True):
             if ingress == port:
                 direction.live.view.wire_length = mtu + FRAMING_BYTES
@@ -370,7 +370,7 @@ class Emulator:
         ]
 
     def _memory_remedy(self) -> str:
-        """What would have kept memory from running out; nothing where it did not."""
+        """What would have kept memory from running out; empty if it did not run out."""
         needs = [direction.need for link in self.links.values() for direction in link.directions]
         needed = [need.memory() for need in needs if need.ran_out]
         return memory_remedy(self.plan, self.engine, max(needed)) if needed and self.plan is not None else ""

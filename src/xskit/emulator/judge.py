@@ -17,11 +17,11 @@ __all__ = ["judge"]
 
 _NOT_ASKED_FOR = {
     "memory_full": "were dropped because packet memory ran out; {remedy}",
-    "tx_refused": "were refused by the kernel when they were to be sent",
+    "tx_refused": "were refused by the kernel on sending",
     "port_down": "were due while the port was down",
-    "super_packet": "were longer than the MTU of the port that they came to: an offload merged them, or did not cut "
-    "them; on the sender: ethtool -K INTERFACE tso off gso off; on the port: ethtool -K INTERFACE gro off lro off",
-    "egress_mtu": "were longer than the MTU of the port that they should leave by, or of its far end; "
+    "super_packet": "were longer than the MTU of the port where they arrived: an offload merged them, or left them "
+    "uncut; on the sender: ethtool -K INTERFACE tso off gso off; on the port: ethtool -K INTERFACE gro off lro off",
+    "egress_mtu": "were longer than the MTU of the port where they leave, or of its far end; "
     "there: ip link set INTERFACE mtu BYTES",
     "too_many_fragments": "had more fragments than a sent packet may have",
 }
@@ -30,10 +30,10 @@ _NOT_ASKED_FOR = {
 _KERNEL = {
     "rx_dropped": "the kernel dropped {} packets before xskit saw them",
     "rx_ring_full": "the kernel dropped {} packets before xskit saw them",
-    "rx_invalid_descs": "the kernel could not use {} frames that xskit put into FILL",
+    "rx_invalid_descs": "the kernel rejected {} frames that xskit put into FILL",
     "tx_invalid_descs": "the kernel dropped {} descriptors that xskit put into TX",
 }
-"""Counters of XDP_STATISTICS that say that packets were lost, or frames."""
+"""Counters of XDP_STATISTICS that count lost packets or frames."""
 
 
 def judge(
@@ -77,7 +77,7 @@ def judge(
 
 
 def _late(place: str, direction: DirectionReport) -> Iterator[str]:
-    """Of every packet it is known whether it left late, so the sentences count packets: no rounding can contradict."""
+    """The engine counts late packets exactly, so the sentences give counts: no rounding can contradict them."""
     late = direction.lateness_ns
     if late["judgement"] == "late":
         yield f"{place}: {late['late']} of {late['packets']} packets left {_above(direction)} late {_ALLOWED}"
@@ -120,7 +120,7 @@ def _above(direction: DirectionReport) -> str:
 
 
 def _rounded_down(value_ns: int) -> str:
-    """Three digits; what is more than a value is more than this, too."""
+    """Three digits, rounded down: whatever is more than the value is also more than this."""
     step: int = 10 ** max(len(str(value_ns)) - 3, 0)
     return units.format_duration(value_ns // step * step)
 
@@ -142,18 +142,21 @@ def _lost(place: str, direction: DirectionReport, remedy: str) -> Iterator[str]:
 def _unfinished(place: str, direction: DirectionReport) -> Iterator[str]:
     if unfinished := direction.checksums.get("unfinished_checksum"):
         yield (
-            f"{place}: {unfinished} packets left with a checksum that the sender leaves to its device and that xskit "
-            "cannot finish (unfinished_checksum); on the sender: ethtool -K INTERFACE tx off"
+            f"{place}: {unfinished} packets left with an unfinished checksum: the sender leaves it to its device, and "
+            "xskit cannot finish it (unfinished_checksum); on the sender: ethtool -K INTERFACE tx off"
         )
 
 
 def _uncounted(port: PortReport) -> Iterator[str]:
     """What is not known of the packets that a port sent."""
     if port.egress_refused is None:
-        yield f"port {port.name}: it does not count what AF_XDP sends, so packets that its driver refused are unknown"
+        yield (
+            f"port {port.name}: the interface does not count what AF_XDP sends, so it is unknown how many packets its "
+            "driver dropped"
+        )
     elif port.egress_uncounted:
         yield (
-            f"port {port.name}: {port.egress_uncounted} packets that it sent are in none of its counters "
+            f"port {port.name}: {port.egress_uncounted} sent packets are in none of its counters "
             "(tx_packets, tx_errors, tx_dropped): its driver may have dropped them"
         )
 

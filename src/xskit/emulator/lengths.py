@@ -1,4 +1,4 @@
-"""How long packets may be on their way through a link: the MTUs of its ports and of the far ends behind them."""
+"""How long packets may be on a link: the MTUs of its ports and of the far ends behind them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def longest_sent(facts: Mapping[PortSpec, PortFacts], around: Mapping[PortSpec, 
 def differing_mtus(
     links: Sequence[LinkSpec], facts: Mapping[PortSpec, PortFacts], around: Mapping[PortSpec, Surroundings]
 ) -> list[str]:
-    """A sentence for each link on whose way the MTUs differ, with the commands that make them equal."""
+    """A sentence for each link along which the MTUs differ, with the commands that make them equal."""
     sentences = []
     for link in links:
         first, second = link.ports

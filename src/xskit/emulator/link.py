@@ -70,7 +70,7 @@ class LinkDirection:
 
     Attributes:
         name: "forward" or "reverse".
-        settings: what is asked for now, or will be once an update that waits takes force.
+        settings: the settings in force, or those of an update that waits for its time.
         need: how much memory the traffic needs.
     """
 
@@ -111,7 +111,7 @@ class LinkDirection:
         self._worker = worker
 
     def join(self, updated: Callable[[], None]) -> None:
-        """Become a part of a link, which is told of every update by `update`."""
+        """Become part of a link: `updated` is called after every update."""
         self._updated = updated
 
     def update(self, *, at_ns: int | None = None, **changes: Any) -> None:
@@ -132,8 +132,8 @@ class LinkDirection:
         Raises:
             SettingsError: an unknown key or an impossible value.
             CapacityError: the memory was not planned for that much in flight; the error carries the number.
-            UsageError: the link is not running, or not in this process but in the one from which it was forked, or
-                `at_ns` is more than an hour ahead.
+            UsageError: the link is not running, runs in the process from which this one was forked, or `at_ns` is more
+                than an hour ahead.
         """
         when_ns = moment(at_ns)
         self.apply(self.checked(changes), when_ns)
@@ -180,7 +180,7 @@ class LinkDirection:
             self.settings = settings
 
     def _in_force(self, updates: int) -> SettingsStep:
-        """What was asked for when so many updates had taken force; what came before that is forgotten."""
+        """The settings after this many updates took effect; earlier ones are forgotten."""
         numbers = list(self._asked)
         for number in numbers:
             if number < updates - 1:
@@ -253,7 +253,7 @@ class Link:
         self._look_at_delay()
 
     def _look_at_delay(self) -> None:
-        """Note for the report what a link as slow as this does to its hosts."""
+        """Note for the report what a link this slow does to its hosts."""
         round_trip_ns = self.forward.settings.owd + self.reverse.settings.owd
         self._warn(delay_remarks(self._spec, round_trip_ns), logging.INFO)  # the link runs as it was asked to
 

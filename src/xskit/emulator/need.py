@@ -1,6 +1,6 @@
-"""How many frames the traffic of a run needs: those that came within the time for which the link holds a packet.
+"""How many frames the traffic of a run needs: those that come in the time for which the link holds a packet.
 
-It is counted from what came, dropped or not, because the frames that were in use say nothing when memory ran out.
+Packets that came are counted, dropped or not: once memory has run out, the number of frames in use says nothing.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from xskit.engine.pipeline import Reading
 __all__ = ["Need", "hold_ns"]
 
 _SAMPLES = 64
-"""Readings kept of the time for which a packet is held, however long that is."""
+"""Readings kept over the time for which a packet is held, however long that is."""
 
 _TAKE_NO_MEMORY = (DropCause.LOSS, DropCause.QUEUE_FULL, DropCause.SUPER_PACKET, DropCause.TOO_MANY_FRAGMENTS)
-"""What is dropped for these causes is not held."""
+"""Packets dropped for these causes are not held."""
 
 
 def hold_ns(settings: DirectionSettings, longest: int) -> int:
@@ -44,7 +44,7 @@ class Need:
         number: of the direction in the plan.
         longest: bytes of the longest packet.
         frames: the result so far.
-        ran_out: packets were dropped for want of memory.
+        ran_out: packets were dropped because memory ran out.
     """
 
     plan: MemoryPlan
@@ -63,7 +63,7 @@ class Need:
         self.add(now_ns, packets, size, settings)
 
     def add(self, now_ns: int, packets: int, size: int, settings: DirectionSettings) -> None:
-        """Take in the packets and bytes that have come since the start, but for those that no setting lets in."""
+        """Take in the packets and bytes since the start, without those dropped before they are held."""
         held_ns = hold_ns(settings, self.longest)
         while len(self._seen) > 1 and self._seen[1][0] <= now_ns - held_ns:
             self._seen.popleft()

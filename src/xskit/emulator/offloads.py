@@ -1,12 +1,12 @@
-"""Packets come whole, as a wire would bring them: offloads in the way of that are switched off while a link runs.
+"""Packets arrive whole, as from a wire: offloads that prevent this are off while a link runs.
 
 At the port, and at the far end of a veth:
 
     VLAN tags   AF_XDP does not see a tag that lies beside the packet (skb->vlan_tci), so the tag would be lost. A NIC
                 strips tags on receipt; behind a veth, the far end's stack leaves them to its device.
     checksums   Behind a veth, the far end's stack leaves the checksum of TCP, UDP or SCTP to its device, whatever
-                encloses it. Without that offload the stack finishes the checksums of all that leaves by the far end:
-                packets of interfaces above it and forwarded packets included (validate_xmit_skb).
+                encloses it. Without that offload the stack finishes the checksums of all packets that leave by the far
+                end, including those of interfaces above it and forwarded ones (validate_xmit_skb).
     segments    In generic mode the port gets what the far end's stack leaves to its device to cut, and what receive
                 offload has merged.
 
@@ -43,8 +43,8 @@ CUTTING = ("tx-tcp*-segmentation", "tx-udp-segmentation", "tx-sctp-segmentation"
 _MERGING = ("rx-gro", "rx-gro-hw", "rx-lro")
 
 _TAGS_LOST = "VLAN tags may be lost"
-_SUMS_LEFT = "checksums are finished by xskit, where it can parse the packets"
-_UNCUT = "packets may come that are longer than the MTU (super_packet)"
+_SUMS_LEFT = "xskit finishes the checksums of packets that it can parse"
+_UNCUT = "packets longer than the MTU may come (super_packet)"
 
 
 @dataclass
@@ -77,7 +77,7 @@ def take_whole_packets(journal: Journal, port: PortSpec, *, room_bytes: int) -> 
     except XskitError as error:
         found.warnings.append(
             f"{place}: {error.cause}, so offloads stay on there: {_TAGS_LOST}, and {_SUMS_LEFT}; "
-            "there: ethtool -K INTERFACE tx off txvlan off"
+            "at the far end: ethtool -K INTERFACE tx off txvlan off"
         )
         return found
     if far is None:

@@ -24,7 +24,7 @@ class PacketMix:
     """What packets come: {bytes with Ethernet header, without FCS: how many of them, or their weight}.
 
     Raises:
-        UsageError: no size at all, one below 1 byte or above what any MTU lets through, or a weight below 0, or not
+        UsageError: there is no size, a size is below 1 byte or above the largest MTU, or a weight is negative or not
             finite.
     """
 
@@ -38,7 +38,7 @@ class PacketMix:
             if not isinstance(weight, (int, float)) or not 0 <= weight < math.inf:
                 raise SettingsError(f"the weight of {size} bytes must be a number, 0 or more, not {literal(weight)}")
         if not 0 < self._total() < math.inf:
-            raise SettingsError("the weights of all packet sizes add up to nothing, or to more than a number can hold")
+            raise SettingsError("the weights of all packet sizes must add up to a positive, finite number")
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -61,7 +61,7 @@ class PacketMix:
         """As the packets of a pcap or pcapng file are.
 
         Raises:
-            UsageError: this is no path.
+            UsageError: this is not a path.
             CaptureError: it cannot be read, is something else, or holds no packets.
         """
         if not isinstance(capture, (str, Path)):

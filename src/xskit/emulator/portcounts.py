@@ -1,7 +1,7 @@
 """What is counted at a port since the workers started: by AF_XDP, by the XDP program, and by the interface.
 
-A driver may drop a packet that it has taken, after AF_XDP has counted it as sent: older kernels' veth does so where the
-far end refuses it. The counters of the interface show that.
+A driver may drop a packet after AF_XDP has counted it as sent. The veth of older kernels does so if the far end refuses
+the packet. The counters of the interface show that.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KERNEL_NAMES = {
 """Our names of the six XDP_STATISTICS, and the kernel's (struct xdp_statistics)."""
 
 _SETTLE_S = 1.5
-"""How long the last packets may be missing in a driver's counters: some read them from the NIC once a second."""
+"""How long a driver's counters may lack the last packets: some drivers read them from the NIC once a second."""
 _LOOK_EVERY_S = 0.02
 
 
@@ -45,7 +45,7 @@ class PortCounts:
         self.begin()
 
     def begin(self) -> None:
-        """Count from now on: before the workers started nobody was there to take packets."""
+        """Count from now on: before the workers start, nobody takes packets."""
         self._before = _counters(self._port)
         self._first = self._interface.read() or Sent(0, 0, 0)
 
@@ -53,8 +53,8 @@ class PortCounts:
         """What was counted.
 
         Args:
-            given: packets that the kernel took for this port, those included that it refused (`tx_refused`).
-            tx_refused: of these, counted as dropped already.
+            given: packets that the kernel took for this port, including those that it refused (`tx_refused`).
+            tx_refused: those of them that are already counted as dropped.
             settle: wait a little for a driver that counts late.
         """
         sent = self._sent(given if settle else 0)
@@ -94,7 +94,7 @@ class PortCounts:
 def port_reports(
     counts: Mapping[PortSpec, PortCounts], specs: Sequence[LinkSpec], links: Sequence[LinkReport], *, over: bool
 ) -> list[PortReport]:
-    """The reports of all ports. A port sends what the direction to it brings; `over`: no worker runs any more."""
+    """The reports of all ports. A port sends what the direction to it brings. `over`: no worker runs any more."""
     given = {}
     for spec, link in zip(specs, links, strict=True):
         for port, direction in zip(spec.ports[::-1], link.directions, strict=True):
@@ -111,7 +111,7 @@ def _counters(port: Port) -> dict[str, int]:
 
 
 def kept_chatter(engine: EngineSettings, port: PortSpec) -> list[str]:
-    """A warning where somebody has asked to drop the chatter of an interface that xskit did not make."""
+    """A warning if the user asked to drop the chatter of an interface that xskit did not make."""
     if engine.chatter == "drop" and "chatter" in engine.model_fields_set:
-        return [f"{port}: chatter = drop has no effect: only the chatter of hosts that xskit made is dropped"]
+        return [f"{port}: chatter = drop has no effect: xskit drops only the chatter of hosts that it made"]
     return []

@@ -4,8 +4,8 @@ A port is a bump in the wire. It must hand over every Ethernet frame that arrive
 every frame, whatever its source. An interface that cannot is refused. An interface where that depends on what lies
 behind it is accepted with a warning, and so is an unknown kind.
 
-The first row that fits decides. Kinds are those of rtnetlink (IFLA_INFO_KIND, `ip -details link`), link types those of
-linux/if_arp.h, drivers those of `ethtool -i`.
+The first row that matches decides. Kinds are those of rtnetlink (IFLA_INFO_KIND, `ip -details link`), link types those
+of linux/if_arp.h, drivers those of `ethtool -i`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Admission(StrEnum):
 
 @dataclass(frozen=True)
 class Option:
-    """An attribute of the kind (IFLA_INFO_DATA) that must have one of some values, with ip(8)'s words for them."""
+    """An attribute of the kind (IFLA_INFO_DATA) and the values that match, with ip(8)'s words for them."""
 
     number: int
     values: Mapping[int, str]
 
     def value(self, interface: Interface) -> str | None:
-        """The word for the interface's value; None when it is none of these."""
+        """The word for the interface's value; None if the value does not match."""
         found = interface.options.get(self.number)
         return None if found is None else self.values.get(int.from_bytes(found, "little"))
 
@@ -50,10 +50,10 @@ class PortKind:
         title: what it is: "a macvlan". {kind}, {value} and {driver} stand for the interface's kind, option and driver.
         admission: whether it can be a port.
         reason: why not, or what to heed: a clause that continues the title.
-        kinds, drivers: any of them fits.
-        option: must fit as well.
-        ethernet: must fit as well: whether packets have Ethernet headers.
-        alone: fits a wireless interface that carries only its own station's frames.
+        kinds, drivers: any of them matches.
+        option: must match as well.
+        ethernet: must match as well: whether packets have Ethernet headers.
+        alone: matches a wireless interface that carries only its own station's frames.
         instead: the command that helps. {ip} stands for ip(8) in the port's namespace, {run} for what starts another
             command there, {name} and {lower} for the interface and the one below it.
     """
@@ -93,7 +93,7 @@ class Ruling:
 def rule(interface: Interface, namespace: str | None = None, *, alone: bool = False) -> Ruling:
     """Whether an interface, in a named network namespace, can be a port.
 
-    `alone` as `Wireless.carries_others` denies it.
+    `alone` is the opposite of `Wireless.carries_others`.
     """
     ip = "ip" if namespace is None else f"ip -n {shlex.quote(namespace)}"
     run = "" if namespace is None else f"ip netns exec {shlex.quote(namespace)} "
@@ -140,9 +140,9 @@ def _unlisted(interface: Interface) -> Ruling:
 
 
 VETH = "{ip} link add xk0 type veth peer name xk1"
-"""A pair of Ethernet interfaces: one end is the port, over the other one IP is routed or bridged."""
+"""A pair of Ethernet interfaces: one end is the port; the other end routes or bridges IP."""
 
-_OWN_MAC = "which takes only packets to its own MAC address, even in promiscuous mode"
+_OWN_MAC = "which accepts only packets to its own MAC address, even in promiscuous mode"
 _NO_TARGET = (
     "whose packets each need a destination set by a BPF program or a flow rule: those that AF_XDP sends have none and "
     "are dropped"
@@ -188,7 +188,7 @@ PORT_KINDS: tuple[PortKind, ...] = (
     PortKind(
         "a macvlan in source mode",
         REFUSED,
-        "which takes only packets from the MAC addresses on its list",
+        "which accepts only packets from the MAC addresses on its list",
         kinds=("macvlan",),
         option=Option(nl.IFLA_MACVLAN_MODE, {16: "source"}),
         instead=_PASSTHRU,
@@ -204,7 +204,7 @@ PORT_KINDS: tuple[PortKind, ...] = (
     PortKind(
         "an ipvlan",
         REFUSED,
-        "which takes packets by IP address and sends them with the MAC address of the interface below",
+        "which accepts packets by IP address and sends them with the MAC address of the interface below",
         kinds=("ipvlan",),
         instead=VETH,
     ),
@@ -271,7 +271,7 @@ PORT_KINDS: tuple[PortKind, ...] = (
     PortKind("a simulated NIC", TAKEN, kinds=("netdevsim",)),
     # -- Ethernet by name only
     PortKind("a dummy", REFUSED, "which gets no packets and drops what is sent to it", kinds=("dummy",), instead=VETH),
-    PortKind("an ifb", REFUSED, "which takes only packets that tc redirects to it", kinds=("ifb",), instead=VETH),
+    PortKind("an ifb", REFUSED, "which accepts only packets that tc redirects to it", kinds=("ifb",), instead=VETH),
     PortKind("a VRF", REFUSED, "which routes IP packets and keeps no Ethernet header", kinds=("vrf",), instead=VETH),
     # -- tunnels and links without Ethernet
     PortKind(
@@ -299,7 +299,7 @@ PORT_KINDS: tuple[PortKind, ...] = (
     PortKind(
         "a cloud adapter ({driver})",
         WARNED,
-        "whose network drops packets from and to other MAC addresses than its own",
+        "whose network drops packets from and to MAC addresses other than its own",
         drivers=("ena", "gve", "mana"),
     ),
     PortKind(
@@ -319,13 +319,13 @@ PORT_KINDS: tuple[PortKind, ...] = (
     PortKind(
         "a mobile modem ({driver})",
         WARNED,
-        "whose network takes only IP packets from the address that it assigned",
+        "whose network accepts only IP packets from the address that it assigned",
         drivers=("qmi_wwan", "cdc_mbim", "huawei_cdc_ncm", "sierra_net", "hso"),
     ),
     PortKind(
         "a mainframe adapter ({driver})",
         WARNED,
-        "which gets packets to other MAC addresses only with its bridge_role set (in sysfs)",
+        "which gets packets to other MAC addresses only if its bridge_role is set (in sysfs)",
         drivers=("qeth", "qeth_l3"),
     ),
 )

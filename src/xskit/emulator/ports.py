@@ -41,7 +41,7 @@ class PortSpec:
     owned: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Raises UsageError where no interface or namespace can be called so."""
+        """Raises UsageError if no interface or namespace can have such a name."""
         check_interface_name(self.name)
         if self.namespace is not None and not arguments.text("namespace", self.namespace):
             raise UsageError("namespace must not be empty", remedy="ip netns list")
@@ -66,7 +66,7 @@ class LinkSpec:
     remarks: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
-        """Raises UsageError where these are not a name, two ports and settings."""
+        """Raises UsageError unless these are a name, two ports and settings."""
         if not isinstance(self.name, str) or not self.name.isprintable():
             raise SettingsError(f"a link's name must be printable text, not {arguments.literal(self.name)}")
         ports = self.ports
@@ -132,7 +132,7 @@ def _rule(spec: PortSpec, facts: Interface) -> Ruling:
 
 
 def remarks(spec: PortSpec) -> list[str]:
-    """What to know of an interface that is a port now: a sentence each.
+    """What the user should know about an interface that is a port now, each in a sentence.
 
     Raises:
         MissingError: there is no such interface or namespace any more.

@@ -1,6 +1,6 @@
-"""What becomes of ports while links run: deleted, moved, renamed, given another MTU, without their program.
+"""Watches ports while links run: one may be deleted, moved, renamed, given another MTU, or lose its program.
 
-Memory and limits are those of the start: nothing is made anew for another MTU, but it is said what that means.
+Memory and limits stay those of the start. If an MTU changes, a warning says what that means.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xskit.xsk.port import Port
 
 __all__ = ["PortWatch"]
 
-_DETACHED = "its XDP program was detached while the link was running: nothing comes from it any more"
+_DETACHED = "its XDP program was detached while the link was running: its packets bypass the link"
 
 
 class PortWatch:
@@ -45,7 +45,7 @@ class PortWatch:
         self._attached = dict.fromkeys(ports, True)
         self._origins = {spec: _origin(spec) for spec in ports}
         self.detached: list[str] = []
-        """A sentence for each port that lost its XDP program: what comes there passes the link by."""
+        """A sentence for each port that lost its XDP program: packets that come there bypass the link."""
 
     def __call__(self) -> str | None:
         """Look; returns why the run cannot go on, if it cannot."""
@@ -68,7 +68,7 @@ class PortWatch:
         return None
 
     def _loss(self, spec: PortSpec, port: Port) -> str:
-        """What became of a port that is not there any more."""
+        """What became of a port that has disappeared."""
         mac, home = self._origins[spec]
         place = moved_to(self._names[spec], port.ifindex, mac, home)
         return "was deleted" if place is None else f"was moved to the network namespace {place}"
@@ -84,7 +84,7 @@ def _about(port: Port, mtu: int, longest: int) -> str:
     planned = longest - FRAMING_BYTES
     if mtu in (planned, port.mtu):
         return f"its MTU is {mtu} again"
-    changed = f"its MTU became {mtu} while the link was running, which was made for {planned}"
+    changed = f"its MTU changed to {mtu} while the link was running, but the link was planned for {planned}"
     if mtu > planned:
         return f"{changed}: packets of more than {longest} bytes to it are still dropped (egress_mtu)"
     return f"{changed}: longer packets are still sent to it, and may be refused"

@@ -1,4 +1,4 @@
-"""Warns of a queue that a user has set so small that a full-size packet behind another one does not fit."""
+"""Warns of a queue that the user set so small that it cannot hold two full-size packets."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = ["narrow_queue"]
 
 
 def narrow_queue(name: str, settings: DirectionSettings, longest: int) -> list[str]:
-    """A sentence where the limit, a time or a size, holds less than two packets of `longest` bytes at the rate.
+    """A sentence if the limit, a time or a size, holds less than two packets of `longest` bytes at the rate.
 
-    A limit of 0 is a bottleneck without a queue, and one in packets is what it says: neither is a mistake.
+    A limit of 0 means a bottleneck without a queue, and a limit in packets is explicit: neither is a mistake.
     """
     limit = settings.queue.limit
     if settings.rate is None or limit is None or limit.unit == "packets" or limit.value == 0:
@@ -21,6 +21,6 @@ def narrow_queue(name: str, settings: DirectionSettings, longest: int) -> list[s
         return []
     return [
         f"{name}: queue = {units.format_queue_limit(limit)} holds {held} bytes at {units.format_rate(settings.rate)}, "
-        f"less than two packets of {longest}: one that comes while another is being sent is dropped; "
-        "queue = 10packets would hold ten"
+        f"less than two packets of {longest} bytes: a packet that comes while another is being sent is dropped; "
+        "to hold ten: queue = 10packets"
     ]

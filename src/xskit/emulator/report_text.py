@@ -1,6 +1,6 @@
 """A report for people: one table of asked against achieved, then what happened to the packets.
 
-What is shown is known here by its attributes alone, so that the parts of a report can show themselves.
+This module knows objects only by their attributes, so that the parts of a report can show themselves.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def render(report: ShownRun) -> RenderableType:
     parts = _tables([(link.name, direction) for link in report.links for direction in link.directions])
     lines = [*map(port_text, report.ports), *map(worker_text, report.workers), *_remarks(report)]
     parts.append(Text("\n".join(lines), style="dim"))
-    known = report.invalid_because  # need not be said twice
+    known = report.invalid_because  # not repeated
     parts += [Text(f"warning: {sentence}", style="yellow") for sentence in report.warnings if sentence not in known]
     if report.valid:
         parts.append(Text("valid", style="bold green"))
@@ -128,7 +128,7 @@ def _tables(ways: Ways) -> list[RenderableType]:
 
 
 def _periods(ways: Ways) -> list[str]:
-    """What the figures of the first table count from, where that is not the start."""
+    """What the figures of the first table count from, if not from the start."""
     updated: dict[str, list[str]] = {}
     notes = []
     for name, way in ways:
@@ -207,7 +207,7 @@ def worker_text(worker: ShownWorker) -> str:
 
 
 def _remarks(report: ShownRun) -> list[str]:
-    """Links without a packet, and directions with so few that nothing can be said although all were on time."""
+    """Links without a packet, and directions with too few packets to judge although all were on time."""
     silent = [link.name for link in report.links if not any(way.packets["received"] for way in link.directions)]
     few = [
         f"{link.name} {way.name} ({way.lateness_ns['packets']})"

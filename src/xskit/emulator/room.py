@@ -44,11 +44,11 @@ def check_room(plan: MemoryPlan, engine: EngineSettings) -> None:
         return
     most = _rounded_down(int(spare * SHARE * plan.umem_bytes / plan.total_bytes))
     takes, left = apart((needed, spare), _about, 1)
-    has = f"{takes} of memory in all, and this machine has {left} to spare"
+    has = f"{takes} of memory in all, but this machine has {left} to spare"
     if engine.memory is not None:
         raise CapacityError(f"so much packet memory takes {has}", remedy=Setting("memory", most, "{} or less"))
     raise CapacityError(
-        f"to hold what is in flight at this rate, owd and queue takes {has}",
+        f"holding what is in flight at this rate, owd and queue takes {has}",
         remedy=Setting("memory", most, "a smaller rate, owd or queue; or {}, and what does not fit is dropped"),
     )
 
@@ -59,8 +59,8 @@ def memory_remedy(plan: MemoryPlan, engine: EngineSettings, needed: int) -> str:
     Args:
         plan: of the memory that ran out.
         engine: its settings.
-        needed: bytes of packet memory that the traffic needs, as far as that can be counted. Where that is no more
-            than there was, packets were held for longer than was asked: then it is twice as much.
+        needed: bytes of packet memory that the traffic needs, as far as that can be counted. If there was as much,
+            packets were held for longer than asked: then the remedy names twice as much.
     """
     if needed <= plan.umem_bytes:
         needed = math.ceil(2 * plan.umem_bytes / (1 << 20)) << 20
@@ -70,7 +70,7 @@ def memory_remedy(plan: MemoryPlan, engine: EngineSettings, needed: int) -> str:
     if total > spare:
         takes, left = apart((total, spare), _about, 1)
         return (
-            f"to hold what came takes {takes} of memory in all, and this machine has {left} to spare: "
+            f"holding what came takes {takes} of memory in all, but this machine has {left} to spare: "
             "set a shorter owd, or send fewer packets"
         )
     return f"set memory to {units.format_size(needed)}"

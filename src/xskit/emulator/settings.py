@@ -83,7 +83,7 @@ class QueueSettings(_Strict):
     """The queue in front of the bottleneck: `50ms`, `100packets`, `64KiB`, `droptail`, or a table."""
 
     kind: Literal["droptail"] = "droptail"
-    limit: _Limit | None = Field(default=None, description="left out: 50ms, and at least 10 packets of full size")
+    limit: _Limit | None = Field(default=None, description="left out: 50ms, but at least 10 full-size packets")
 
     @model_validator(mode="before")
     @classmethod
@@ -111,7 +111,7 @@ class DirectionSettings(_Strict):
     overhead: Literal["L1", "L2", "L3"] = Field(default="L2", description="which bytes of a packet the rate counts")
     queue: QueueSettings = Field(
         default_factory=QueueSettings,
-        description="what the bottleneck holds: 64KiB, 100packets, 80ms; left out: 50ms, at least 10 full packets",
+        description="what the bottleneck holds: 64KiB, 100packets, 80ms; left out: 50ms, at least 10 full-size packets",
     )
     loss: Probability = Field(default=0.0, description="probability of loss: 0.5%, 0.005; 100% is a black hole")
 
@@ -133,7 +133,7 @@ class DirectionSettings(_Strict):
         return bool(self.jitter) and self.jitter_distribution == "normal"
 
     def queue_limit(self, longest: int) -> QueueLimit:
-        """What the queue holds where the longest packet has so many bytes."""
+        """The limit of the queue if the longest packet has `longest` bytes."""
         return self.queue.limit or default_queue(self.rate, longest, self.overhead)
 
     def stages(self, longest: int = FULL_BYTES) -> list[Stage]:
@@ -248,14 +248,14 @@ def _number(value: Any) -> Any:
 
 
 class LabSettings(_Strict):
-    """What the hosts of a lab have."""
+    """Settings of a lab's hosts."""
 
     ip: Annotated[Literal[4, 6, "both"], BeforeValidator(_number)] = Field(
-        default="both", description="IP versions; both: IPv6 too, where the machine and the MTU allow it"
+        default="both", description="IP versions; both: IPv4, and IPv6 if the machine and the MTU allow it"
     )
     neighbours: Literal["permanent", "kernel"] = Field(
         default="permanent",
-        description="permanent: the ends of a link know each other's MAC address; kernel: they ask by ARP and ND",
+        description="permanent: the ends of a link know each other's MAC address; kernel: they use ARP and ND",
     )
 
 

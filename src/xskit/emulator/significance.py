@@ -1,9 +1,9 @@
-"""What the counts of a run allow to say: whether packets left late, whether losses can be chance.
+"""What the counts of a run prove: whether packets left late, whether losses can be chance.
 
 A run is late when the 99th percentile of lateness is above a limit. Every packet is compared with the limit when it
-leaves, so what is left to judge is how many were above. For N independent packets that number is binomial, and "the
+leaves, so what remains to judge is how many were above. For N independent packets that number is binomial, and "the
 lower 99 % confidence bound of the 99th percentile, by order statistics, is above the limit" means the same as "if 1 %
-of all packets were late, so many of N would be with a probability below 1 %" (David and Nagaraja, Order
+of all packets were late, at least this many of N would be with a probability below 1 %" (David and Nagaraja, Order
 Statistics, 3rd ed., section 7.1). No assumption about the distribution is needed.
 """
 
@@ -19,15 +19,15 @@ LATE_FRACTION = 0.05
 LATE_LEAST_NS = 1_000_000
 """... but only if that is more than this."""
 LATE_SHARE = 0.01
-"""More late packets than this make a run invalid ..."""
+"""A larger share of late packets makes a run invalid ..."""
 LATE_ERROR = 0.01
-"""... where chance does that to a run that is just good enough with less than this probability."""
+"""... if chance does that to a run that is just good enough with less than this probability."""
 
 ENOUGH = math.ceil(math.log(LATE_ERROR) / math.log1p(-LATE_SHARE))
-"""Packets of which none was late: with fewer nothing can be said (459)."""
+"""Packets that it takes to call a run on time when none was late (459)."""
 
 LOSS_ERROR = 1e-9
-"""Losses that chance brings about less often than this are not chance."""
+"""Losses that chance produces with a lower probability than this are not chance."""
 
 Punctuality = Literal["on time", "late", "too few packets"]
 
@@ -40,11 +40,11 @@ def late_limit_ns(owd_ns: int) -> int:
 def punctuality(late: int, packets: int) -> Punctuality:
     """Whether the 99th percentile of lateness is above the limit, if `late` of `packets` were.
 
-    "late" has an error rate below 1 % for independent packets. "too few packets": more than 1 % were late, but
-    that may be chance; or so few packets left that not even all of them on time would tell.
+    "late" has an error rate below 1 % for independent packets. "too few packets": more than 1 % were late, but that may
+    be chance; or no more than 1 % were late, but fewer than ENOUGH packets left.
     """
     if late > LATE_SHARE * packets:
-        from scipy.special import betainc  # only here: its import takes longer than all the rest of a report
+        from scipy.special import betainc  # not above: the import takes longer than the rest of a report
 
         chance = float(betainc(late, packets - late + 1, LATE_SHARE))  # of at least so many
         return "late" if chance < LATE_ERROR else "too few packets"

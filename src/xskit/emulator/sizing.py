@@ -128,7 +128,7 @@ def frame_size_for(max_length: int, unit_bytes: int = 1) -> int:
 
 
 def in_flight(settings: DirectionSettings, longest: int) -> tuple[int, int] | None:
-    """What the direction must hold at its rate: (bytes, and on top packets of any size); None without a rate.
+    """What the direction must hold at its rate: (bytes, plus packets of any size); None without a rate.
 
     `longest`: bytes of the longest packet, by which the default queue is measured.
     """
@@ -158,7 +158,7 @@ def packets_needed(settings: DirectionSettings, packet_bytes: float, longest: in
 
 
 def to_spare(held: int) -> int:
-    """What is planned to hold so many, and some to spare."""
+    """What is planned to hold this many, with some to spare."""
     return LEAST_PACKETS // 4 + math.ceil(held * MARGIN)
 
 

@@ -4,8 +4,8 @@ A packet that a stack hands to a veth or tap may carry only the pseudo-header's 
 and zero in its SCTP one: the device was to finish it (CHECKSUM_PARTIAL). It must be finished before a stage may corrupt
 the packet, and before another stack, which would drop it, can see it. `layers.py` finds the field.
 
-A TCP or UDP field that equals the folded pseudo-header sum is taken for partial. One in 65536 right checksums looks the
-same, and is written again as it was. One in 65536 wrong checksums looks the same, and is mended.
+A TCP or UDP field that equals the folded pseudo-header sum is taken for partial. One in 65536 correct checksums looks
+the same, and is written again unchanged. One in 65536 wrong checksums looks the same, and is corrected.
 
 RFC 1071 (the sum), RFC 9260 appendix A (CRC32c), RFC 768, RFC 9293 and RFC 8200 section 8.1 (the pseudo-headers).
 """
@@ -18,7 +18,7 @@ from xskit.engine.sums import crc32c_packet, sum_packet
 from xskit.jit import as_u8, as_u16, i64, inlined
 
 COMPLETE, FINISHED, LEFT = 0, 1, 2
-"""What `finish_checksum` answers. LEFT: one looks partial, and could not be finished."""
+"""Results of `finish_checksum`. LEFT: a checksum looks partial and could not be finished."""
 
 
 @inlined

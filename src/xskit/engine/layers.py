@@ -4,12 +4,12 @@
                    ^                          ^                              -> UDP -> VXLAN, Geneve, GTP, FOU, GUE
                    +--------------------------+---- GRE, IPIP, UDP tunnels <---+
 
-Linux leaves one checksum of a packet to the device, the innermost mostly, and computes those around it as if that one
-were finished already (local checksum offload, Documentation/networking/checksum-offloads.rst). So a UDP datagram whose
-checksum holds as it came has nothing unfinished inside: what looks so there is the sender's data.
+Linux leaves one checksum of a packet to the device, usually the innermost, and computes those around it as if that one
+were already finished (local checksum offload, Documentation/networking/checksum-offloads.rst). So a UDP datagram that
+arrives with a correct checksum has nothing unfinished inside: what looks unfinished there is the sender's data.
 
 Behind an unknown header the walk looks for an IP header that fits the length exactly. A partial checksum found that way
-is reported, and left as it is.
+is reported and left unchanged.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from xskit.engine.sums import fold, sum_bytes, sum_packet, swap, word
 from xskit.jit import as_u8, i64, inlined
 
 NOTHING, UNFINISHED = 0, -1
-"""What `find_partial` answers when there is nothing to finish, and when something cannot be finished."""
+"""Results of `find_partial`: there is nothing to finish, or something that cannot be finished."""
 
 ETHERNET, IPV4, IPV6 = 0x6558, 0x0800, 0x86DD
 PROTOCOLS = 0x10000
-"""Layers are EtherTypes, and from here on IP protocols."""
+"""Layers are EtherTypes; from this number on, they are IP protocols."""
 TCP, UDP, SCTP = PROTOCOLS + 6, PROTOCOLS + 17, PROTOCOLS + 132
 OPAQUE = 0x20000
 """A layer that is not known here ..."""
@@ -31,7 +31,7 @@ END = 0x30000
 """... and one in which nothing is unfinished."""
 MOST_HEADERS = 32
 HIDDEN_BYTES = 64
-"""How far behind an unknown header's beginning an IP header is looked for."""
+"""How many bytes behind the start of an unknown header to look for an IP header."""
 
 
 @inlined
@@ -123,7 +123,7 @@ def _behind_gre(address: int, at: int, reach: int) -> int:
 
 @inlined
 def _behind_udp(address: int, at: int, reach: int, end: int) -> int:
-    """The step behind a UDP header: tunnels are known by their headers, for people choose the ports."""
+    """The step behind a UDP header: tunnels are recognized by their headers, because users choose the ports."""
     if at + 8 > reach:
         return END << 16
     octets = as_u8(address + at)
@@ -147,7 +147,7 @@ def _behind_udp(address: int, at: int, reach: int, end: int) -> int:
 
 @inlined
 def _behind_gtp(address: int, at: int, reach: int, flags: int) -> int:
-    """Optional fields are there when any flag is set; extension headers follow one another."""
+    """Optional fields are present if any flag is set; extension headers follow one another."""
     if flags == 0:
         return _behind_version(address, at + 8, reach)
     at += 12
@@ -183,9 +183,9 @@ def _routed(address: int, network: int, at: int, addresses: int) -> int:
 
 @inlined
 def _ip_ends(address: int, at: int, reach: int, layer: int, inner: int) -> int:
-    """Where the IP packet at `at` ends, which may be behind what came; 0 where no transport header follows.
+    """Where the IP packet at `at` ends, which may be beyond what came; 0 if no transport header follows.
 
-    An `inner` one is inside another, where it must be told from data that begins alike.
+    An `inner` packet lies inside another, and must be told from data that begins alike.
     """
     if at + 20 > reach:
         return 0
@@ -253,7 +253,7 @@ def find_partial(table: int, handle: int, below: int) -> int:
     """The innermost partial checksum of a packet that lies in a segment that begins before `below`.
 
     Headers are read in the first frame only. Returns the segment's offset, its length << 16 and its protocol << 36; or
-    NOTHING; or UNFINISHED where one looks partial, and is out of reach.
+    NOTHING; or UNFINISHED if one looks partial but is out of reach.
     """
     packet = packet_line(table, handle)
     address = packet.address

@@ -1,6 +1,6 @@
 """A thread for a compiled loop: it takes no signals, may be pinned, and counts as ended only when it has ended.
 
-The loop works on memory that is unmapped after its end, so an end that is believed too early is a crash.
+The memory of the loop is unmapped after it ends, so assuming too early that it has ended means a crash.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class LoopThread:
     def wait(self) -> None:
         """Wait for the end. Ctrl-C is raised after it.
 
-        Not by Thread.join: when that is interrupted, Python 3.11 takes the thread for ended (bpo-45274 and what came of
-        it).
+        This cannot use Thread.join: when that is interrupted, Python 3.11 takes the thread for ended (bpo-45274 and its
+        follow-ups).
         """
         interrupts: list[BaseException] = []
         while self.running:
@@ -101,7 +101,7 @@ def pin(cpu: int | None) -> None:
     """Keep the calling thread on one CPU; None: leave it to the scheduler.
 
     Raises:
-        KernelError: there is none of this number, or it is not allowed.
+        KernelError: there is no such CPU, or this process may not use it.
     """
     if cpu is None:
         return

@@ -57,7 +57,7 @@ def compiled(signature: str) -> Callable[[Function], Function]:
 
 @contextlib.contextmanager
 def _compiling() -> Iterator[None]:
-    """Compile without vector loops: over packets LLVM would gather and scatter, which is slower than one by one.
+    """Compile without vector loops: for packets LLVM would gather and scatter, which is slower than one by one.
 
     One thread at a time: the setting is that of the process.
     """

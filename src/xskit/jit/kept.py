@@ -1,8 +1,8 @@
-"""Machine code kept on disk, in the place of Numba's own cache.
+"""Machine code kept on disk, in place of Numba's own cache.
 
-Numba trusts all that it finds: one emptied file ends every start in a traceback, and a flipped bit is executed. It also
-learns first all that it can compile, which takes 0.3 s and imports SciPy, though machine code needs none of that. Here
-each entry point has one file, which is checked before it is used.
+Numba trusts what it finds: one emptied file ends every start in a traceback, and a flipped bit is executed. It also
+registers everything that it can compile before it loads anything, which takes 0.3 s and imports SciPy; machine code
+needs none of that. Here each entry point has one file, which is checked before it is used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _numba_serialize: Any = serialize
 class Kept:
     """Has the methods of numba.core.caching._Cache that dispatchers and C callbacks call.
 
-    A function is kept when its module's text is known (linecache has it), for that is a part of its file's name.
+    A function is kept if its module's text is known (linecache has it), because the file's name depends on the text.
     """
 
     cache_path = None
@@ -40,14 +40,14 @@ class Kept:
         self._text = "".join(linecache.getlines(function.__code__.co_filename))
 
     def load_overload(self, signature: Any, context: Any) -> Any:
-        """The compile result for this signature; None: it is to be compiled."""
+        """The compile result for this signature; None if it must be compiled."""
         content = _cache.load(self._name(signature, context.codegen())) if self._text else None
         if content is None:
             return None
         _numba_runtime.rtsys.initialize(context)  # the symbols that every entry point's wrapper needs
         try:
             return _CompileResult._rebuild(context, *pickle.loads(content))
-        except Exception:  # whole, and yet not what this Numba writes
+        except Exception:  # whole, but not what this Numba writes
             return None
 
     def save_overload(self, signature: Any, result: Any) -> None:
@@ -57,7 +57,7 @@ class Kept:
             _cache.save(self._name(signature, result.library.codegen), content)
 
     def _name(self, signature: Any, codegen: Any) -> str:
-        """Of the file: what it is, and a hash of all that the machine code depends on besides the sources of xskit."""
+        """The file's name: what it is, and a hash of all that its code depends on besides the sources of xskit."""
         code = self._function.__code__
         module = self._function.__module__
         parts = (

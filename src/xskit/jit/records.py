@@ -10,7 +10,8 @@ So a piece of memory is reached through records of one class, or its bases, or t
 two unrelated classes.
 
 Code that breaks this promise may work in one build and fail in the next. To find out whether a fault comes from that,
-compile without it: XSKIT_STRICT_ALIASING=0 (as gcc's -fno-strict-aliasing). The code lies in a cache folder of its own.
+compile without the promise: XSKIT_STRICT_ALIASING=0 (like gcc's -fno-strict-aliasing). That code has a separate cache
+folder.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class NamedRecord(types.Record):
 
 
 def _tag(access: Any, module: Any, name: str) -> None:
-    """Say of a load or a store that it reaches the field of that name, and no other."""
+    """Mark a load or a store as one that reaches the field of that name and no other."""
     if not STRICT_ALIASING:
         return
     zero = ir.Constant(ir.IntType(64), 0)

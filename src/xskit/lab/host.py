@@ -20,8 +20,8 @@ class Host:
     Attributes:
         name: other hosts of the lab know it by this name.
         namespace: of the network namespace, for `ip netns exec`; None is the one in which the lab was made.
-        addresses: one for each link, in order: IPv4, and IPv6 where the link has only that.
-        addresses6: the IPv6 address on each link, in the same order; None where the link has none.
+        addresses: one for each link, in order: IPv4, or IPv6 if the link has only that.
+        addresses6: the IPv6 address on each link, in the same order; None if the link has none.
         interfaces: their names, in the same order.
     """
 
@@ -45,7 +45,7 @@ class Host:
 
     @property
     def address(self) -> str:
-        """The address on its first link: IPv4, and IPv6 where the link has only that.
+        """The address on its first link: IPv4, or IPv6 if the link has only that.
 
         Raises:
             UsageError: it has no link yet.
@@ -56,7 +56,7 @@ class Host:
 
     @property
     def address6(self) -> str:
-        """The IPv6 address on the first of its links that has one.
+        """Its IPv6 address on the first link that has one.
 
         Raises:
             UsageError: none of its links has IPv6.
@@ -64,10 +64,10 @@ class Host:
         for address in self.addresses6:
             if address is not None:
                 return address
-        raise UsageError(f"host {self.name} has no IPv6 address: it is on no link with IPv6")
+        raise UsageError(f"host {self.name} has no IPv6 address: none of its links has IPv6")
 
     def spawn(self, *argv: str, **options: Any) -> subprocess.Popen[Any]:
-        """Start a command on this host; it is ended with the lab at the latest, also where a forked process started it.
+        """Start a command on this host. It ends with the lab at the latest, even if a forked process started it.
 
         Args:
             argv: the command and its arguments; the names of the lab's hosts are in its /etc/hosts.

@@ -55,8 +55,8 @@ class LabLink:
     Attributes:
         name: of the link.
         hosts: its two ends.
-        addresses: theirs, on this link: IPv4, and IPv6 where the link has only that.
-        addresses6: their IPv6 addresses; None where the link has IPv4 only.
+        addresses: theirs, on this link: IPv4, or IPv6 if the link has only that.
+        addresses6: their IPv6 addresses; None if the link has IPv4 only.
         emulator: that runs it.
     """
 
@@ -106,16 +106,17 @@ class LabLink:
 class Lab:
     """Hosts and links of one experiment; a context manager that takes everything back.
 
-    A process that was forked from the one that made it can start commands on its hosts and be `inside` them, and change
-    nothing: it gets a UsageError.
+    A process forked from the one that made the lab can start commands on its hosts and be `inside` them. Any attempt to
+    change the lab raises UsageError.
 
-    One that nobody uses any more, nor any of its hosts and links, is closed with a ResourceWarning.
+    A lab is closed, with a ResourceWarning, when neither it nor any of its hosts and links is referenced any more.
 
     Args:
-        ip: 4, 6 or "both": the IP versions of its links. A link of both has IPv4 only where the kernel, this machine or
-            an MTU below 1280 does not allow IPv6, and its report says so.
+        ip: 4, 6 or "both": the IP versions of its links. With "both", a link has IPv4 only if the kernel, this machine
+            or an MTU below 1280 does not allow IPv6; its report then says why.
         neighbours: "permanent": the ends of a link know each other's MAC address from the start, so that no link is too
-            slow for ARP and ND; "kernel": they ask for it. Use that to test ARP or ND, or to change MAC addresses.
+            slow for ARP and ND; "kernel": they resolve it by ARP and ND. Use "kernel" to test these, or to change MAC
+            addresses.
         on_compile: as of Emulator.
         engine: fields of EngineSettings for all links: seed=7, spin=True, memory="1GiB", ...
 
@@ -168,7 +169,7 @@ class Lab:
     def machine(self, name: str = "peer") -> Host:
         """This machine as a host: the network namespace in which the lab was made, with all that is in it.
 
-        Of what is there nothing is changed. A host that is linked with it has its default routes there.
+        The lab changes nothing that exists there. A host that is linked with this machine has its default routes to it.
 
         Raises:
             UsageError: it is in the lab already, or there is a host of this name.
@@ -206,15 +207,15 @@ class Lab:
             settings: as of LinkSettings: owd="20ms", rate="100Mbit", forward={"loss": "1%"}, ...
 
         Raises:
-            SettingsError: an unknown key or an impossible value, an MTU that no interface has, or one below 1280 for a
-                link that has only IPv6.
+            SettingsError: an unknown key, an impossible value, an MTU that no interface can have, or one below 1280 for
+                a link that has only IPv6.
             UsageError: there is a link of this name, or both ends are the same host.
-            DeviceError: no subnet is free on this machine, or a link that has only IPv6 cannot have it.
+            DeviceError: no subnet is free on this machine, or the link has only IPv6 and IPv6 is not available.
         """
         self._require_ours()
         for host in (first, second):
             if not isinstance(host, Host):
-                raise UsageError(f"a link joins two hosts, as Lab.host() gives them, not {literal(host)}")
+                raise UsageError(f"a link joins two hosts that Lab.host() returned, not {literal(host)}")
         if first is second:
             raise UsageError(f"{first.name} cannot be linked to itself")
         if not (name is None or (isinstance(name, str) and name.isprintable())):
@@ -283,8 +284,8 @@ class Lab:
     ) -> tuple[int, tuple[LinkEnd, LinkEnd]]:
         """Both veth pairs of a link, and its number: the first that is free.
 
-        The machine's pair comes first: the name of its interface is what reserves the number. Should another lab be
-        faster, the next one is tried.
+        The machine's pair comes first, because the name of its interface reserves the number. If another lab is faster,
+        the next number is tried.
         """
         room = self._own_namespace()
         for number in free_numbers(self._numbers, networks, found.numbers):
@@ -313,14 +314,14 @@ class Lab:
     # -- ending ----------------------------------------------------------------------------------------------------
 
     def report(self) -> LabReport:
-        """The reports of all links: a list of LinkReport, `valid` when all of them are."""
+        """The reports of all links: a list of LinkReport that is `valid` if all of them are."""
         return LabReport(link.report() for link in self.links.values())
 
     def close(self) -> None:
         """End all processes, stop the links, remove the hosts; twice is fine.
 
         Raises:
-            UsageError: this process was forked from the one whose lab it is.
+            UsageError: this process was forked from the one that made the lab.
         """
         self._require_ours()
         self._forgotten.detach()

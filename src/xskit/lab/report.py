@@ -23,12 +23,12 @@ class LabReport(list[LinkReport]):
 
     @property
     def valid(self) -> bool:
-        """All links count."""
+        """Whether all links are valid."""
         return all(run.valid for run in self.runs)
 
     @property
     def invalid_because(self) -> list[str]:
-        """A sentence for each reason why one does not."""
+        """A sentence for each reason why a link is not valid."""
         return [sentence for run in self.runs for sentence in run.invalid_because]
 
     def __str__(self) -> str:

@@ -1,12 +1,12 @@
-"""The addresses of a lab: every link has a number, 1 to 511, and by it a subnet of each IP version.
+"""The addresses of a lab: every link has a number, 1 to 511, which determines its subnet of each IP version.
 
     IPv4    198.18.N.0/24, up to 198.19.255.0/24    RFC 2544 sets 198.18.0.0/15 aside for benchmarks
     IPv6    fd78:736b:6974:N::/64                   unique local addresses (RFC 4193); the global ID spells "xskit"
 
 The IPv6 subnet has the link's number in decimal digits: link 10 is 198.18.10.0/24 and fd78:736b:6974:10::/64.
 
-Unique local addresses, because programs that order addresses by RFC 6724 take IPv4 before them (precedence 35 and 3),
-so that a name leads to IPv4 first. 2001:2::/48, the range for benchmarks (RFC 5180), has precedence 40. glibc's default
+They are unique local addresses because programs that order addresses by RFC 6724 put IPv4 first (precedence 35 and 3),
+so a name resolves to IPv4 first. 2001:2::/48, the range for benchmarks (RFC 5180), has precedence 40. glibc's default
 table is the older one of RFC 3484, which prefers all of IPv6; there, IPv4 comes first because these addresses are not
 preferred (`SetAddress.preferred`).
 """

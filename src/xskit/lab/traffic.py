@@ -84,7 +84,7 @@ def udp(
         packets: how many.
         interval_ns: between two.
         frame_bytes: of each, Ethernet header included, FCS not.
-        ipv6: over IPv6; else over IPv4, and over IPv6 where the target has only that.
+        ipv6: over IPv6; else over IPv4, or over IPv6 if the target has only that.
     """
     address = _address(target, ipv6)
     payload = frame_bytes - UDP_OVERHEAD_BYTES[6 if ":" in address else 4]

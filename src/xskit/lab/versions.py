@@ -1,4 +1,4 @@
-"""Which IP versions a link has: what was asked for, as far as the kernel, this machine and the MTU allow it."""
+"""Which IP versions a link has: those asked for, as far as the kernel, this machine and the MTU allow them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from xskit.netconf.subnets import Network, ipv6_switched_off, kernel_has_ipv6
 __all__ = ["Versions", "every_subnet_taken", "versions"]
 
 LEAST_MTU = 1280
-"""Of a link with IPv6 (RFC 8200 section 5); Linux has no IPv6 on an interface below."""
+"""The least MTU of a link with IPv6 (RFC 8200 section 5); below it, Linux has no IPv6 on an interface."""
 
 
 @dataclass(frozen=True)
 class Versions:
-    """The IP versions of a link, `numbers`; `remark` says why IPv6 is missing where both were asked for."""
+    """The IP versions of a link, `numbers`; `remark` says why IPv6 is missing if both were asked for."""
 
     numbers: tuple[int, ...]
     remark: str | None = None
 
 
 def versions(settings: LabSettings, mtu: int, *, used: set[int], networks: list[Network], machine: bool) -> Versions:
-    """What a new link gets.
+    """The IP versions of a new link.
 
     Args:
         settings: of the lab.
@@ -35,7 +35,7 @@ def versions(settings: LabSettings, mtu: int, *, used: set[int], networks: list[
         machine: whether one end is this machine.
 
     Raises:
-        SettingsError, DeviceError: IPv6 alone was asked for, and there is none.
+        SettingsError, DeviceError: IPv6 alone was asked for and is not available.
     """
     if settings.ip == 4:
         return Versions((4,))
@@ -59,13 +59,13 @@ def _obstacle(mtu: int, machine: bool) -> XskitError | None:
         return DeviceError("this kernel has no IPv6", remedy=Setting("ip", 4))
     if machine and ipv6_switched_off():
         return DeviceError(
-            "IPv6 is switched off on this machine", remedy="sysctl -w net.ipv6.conf.default.disable_ipv6=0"
+            "IPv6 is turned off on this machine", remedy="sysctl -w net.ipv6.conf.default.disable_ipv6=0"
         )
     return None
 
 
 def every_subnet_taken(version: int) -> DeviceError:
-    """The error for a machine on which no subnet of an IP version is left."""
+    """The error for a machine that has no free subnet of an IP version."""
     return DeviceError(
         f"every subnet of {NETWORKS[version]} is in use on this machine",
         remedy=f"ip -{version} address; ip -{version} route",

@@ -1,7 +1,7 @@
 """What joins two hosts before a link runs between them: veth pairs, addresses, routes and neighbours.
 
-Both ends of a link are the lab's own, so each knows the other's MAC address from the start: a link as slow as the
-kernel's patience with ARP and neighbour discovery (3 s) carries packets all the same, and none of them is a question.
+Both ends of a link belong to the lab, so each knows the other's MAC address from the start. Thus a link too slow for
+ARP and neighbour discovery, which give up after 3 s, works too, and no packet on it is an ARP or ND packet.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from xskit.netconf.namespaces import MissingError
 __all__ = ["LinkEnd", "attach", "connect", "link_local", "prepare", "route_by", "without_ipv6"]
 
 OFFLOADS_OFF = dict.fromkeys((*SUMMING, *CUTTING, *PUTTING_IN), False)
-"""On an owned host's end: checksums are then finished, segments cut and VLAN tags put in before packets leave."""
+"""At an owned host's end, so that checksums are finished, segments cut and VLAN tags inserted before packets leave."""
 
 QUIET = {
     "disable_ipv6": "0",
@@ -43,7 +43,7 @@ QUIET = {
     "keep_addr_on_down": "1",
 }
 """IPv6 of a host's interface. It sends neither probes for duplicate addresses nor router solicitations, so that its
-addresses are usable at once and the packets of a test are the test's. The link-local address follows from the MAC
+addresses are usable at once, and the only packets of a test are its own. The link-local address is derived from the MAC
 address, so that the neighbour knows it. Addresses stay when the interface is set down, as those of IPv4 do."""
 
 
@@ -65,7 +65,7 @@ def link_local(mac: str) -> str:
 
 
 def without_ipv6(journal: Journal, namespace: str | None, *scopes: str) -> None:
-    """Switch IPv6 off for an interface; with "all" and "default" for a whole namespace."""
+    """Turn IPv6 off for an interface; with "all" and "default" for a whole namespace."""
     for scope in scopes:
         with contextlib.suppress(MissingError):  # a kernel without IPv6, or an MTU below 1280
             journal.apply(SetSysctl(f"net/ipv6/conf/{scope}/disable_ipv6", "1", namespace=namespace))
@@ -89,8 +89,7 @@ def _set_ipv6(journal: Journal, namespace: str | None, scope: str, values: Mappi
 def attach(journal: Journal, host: Host, interface: str, port: str, room: str, *, mtu: int, ipv6: bool) -> LinkEnd:
     """A veth pair between a host and the lab's own namespace, both ends down.
 
-    The MACs are chosen here: should somebody else make the same interface at the same moment, it is not mistaken
-    for ours.
+    The MACs are chosen here, so that an interface that somebody else makes at the same moment is not mistaken for ours.
 
     Raises:
         DeviceError, RefusedError: somebody else has made an interface of this name.
@@ -111,8 +110,8 @@ def connect(
 ) -> list[dict[int, str]]:
     """Give both ends their addresses and set them up; returns each end's address by IP version.
 
-    IPv6 beside IPv4 gets addresses that are not preferred, so that names lead to IPv4 first. The route to the other
-    end says from which address to send, for there may be others that are preferred.
+    Beside IPv4, IPv6 addresses are not preferred, so that names resolve to IPv4 first. The route to the other end sets
+    the source address, because the host may have preferred addresses elsewhere.
 
     Args:
         number: of the link.

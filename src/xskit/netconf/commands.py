@@ -1,7 +1,8 @@
-"""Commands on hosts, also those that a forked child starts.
+"""Commands on hosts, including those that a forked child starts.
 
-A journal is its own process's alone. So before the first fork it notes a mark: commands of all children will carry that
-in their environment, and end with everything else that the journal puts back, whoever started them.
+Only the process that opened a journal writes it. So before the first fork, the journal notes a mark, and the commands
+of all children carry the mark in their environment. They end when the journal puts everything back, whoever started
+them.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ class ChildrensCommands(StartedProcess):
         return "commands of forked processes"
 
     def apply(self) -> None:
-        """Nothing yet: the mark is noted."""
+        """Do nothing: the mark is noted."""
 
     def touches_home(self) -> bool:
-        """They are found wherever they are."""
+        """No: the mark finds the commands wherever they are."""
         return False
 
     def _await_birth(self) -> None:
-        """There is nobody to wait for where nothing was started."""
+        """Do not wait: nothing was started."""
 
 
 _expected: WeakKeyDictionary[Journal, ChildrensCommands | None] = WeakKeyDictionary()
@@ -53,7 +54,7 @@ def start(journal: Journal, command: StartedProcess) -> None:
     """Start a command: journaled, or in a forked child with the mark that the parent's journal knows.
 
     Raises:
-        UsageError: the command cannot be started, or it is a child's and the journal could not note the mark.
+        UsageError: the command cannot be started, or this is a child and the journal could not note the mark.
     """
     if journal.is_ours:
         journal.apply(command)

@@ -14,7 +14,7 @@ __all__ = ["InterfaceCounters", "Sent"]
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What an interface counts, all senders together. `dropped` includes what its driver refused, as veth does."""
+    """What an interface counts, for all senders. `dropped` includes packets that its driver refused, as veth does."""
 
     packets: int
     errors: int

@@ -1,13 +1,13 @@
-"""A script that a signal ends puts the host back first.
+"""Puts the host back before a signal ends a script.
 
-At SIGTERM, SIGHUP and their like a process ends without a word: Python runs no `finally`, no `with` and no `atexit`. So
-while a journal holds changes, each signal that would end the process has a handler, which puts everything back and then
-lets the process die by that signal. Nothing else of the script runs, as nothing would have run without it.
+At SIGTERM, SIGHUP and the like a process ends at once: Python runs no `finally`, no `with` and no `atexit`. So while a
+journal holds changes, each signal that would end the process has a handler. It puts everything back and then lets the
+process die by that signal. Nothing else of the script runs, just as without the handler.
 
-Only default dispositions are replaced: what is ignored stays ignored, and handlers of the user's, in Python or in C,
-stay, whether they were there before or come later. Process 1 of a container ignores what it has no handler for, and so
-it stays. Python lets only the main thread set handlers, and runs them there, between two instructions: while that
-thread is in a C function that does not return, a signal waits.
+Only default dispositions are replaced. Ignored signals stay ignored, and the user's handlers, in Python or in C, stay,
+whether set before or later. Process 1 of a container ignores signals that it has no handler for; it still does. Python
+lets only the main thread set handlers, and runs them there, between two instructions: while that thread is in a C
+function that does not return, a signal waits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from xskit.netconf.signals import DEADLY
 __all__ = ["changing"]
 
 _LENT = (signal.SIGTERM, signal.SIGHUP)
-"""What others, such as asyncio, take for a while and then set to the default: looked at before each change."""
+"""Signals that others, such as asyncio, handle for a while and then set to the default: checked before each change."""
 
 _INIT = 1
 _TRIES = 3
@@ -41,13 +41,13 @@ class _Journal(Protocol):
 
 
 _c_handler = ctypes.pythonapi.PyOS_getsig
-"""What the kernel calls, also where Python does not know it; None is the default."""
+"""The handler that the kernel calls, even one that Python does not know; None is the default."""
 _c_handler.restype = ctypes.c_void_p
 _c_handler.argtypes = (ctypes.c_int,)
 
 
 class _Ending:
-    """The handler, and what it has to put back."""
+    """The handler, and the journals that it puts back."""
 
     def __init__(self) -> None:
         self._journals: dict[int, _Journal] = {}

@@ -84,7 +84,7 @@ class Journal(Closing):
         Raises:
             DeviceError: what is to be made is there already.
             KernelError: the journal cannot be written (nothing was changed), or the kernel refused.
-            UsageError: the journal is that of the process from which this one was forked.
+            UsageError: the journal belongs to the process from which this one was forked.
             XskitError: as the change says.
         """
         self._require_ours()
@@ -111,7 +111,7 @@ class Journal(Closing):
         """Put this one change back, before the others.
 
         Raises:
-            UsageError: the journal is that of the process from which this one was forked.
+            UsageError: the journal belongs to the process from which this one was forked.
         """
         self._require_ours()
         with changing(self), self._lock:
@@ -144,7 +144,7 @@ class Journal(Closing):
             self.restore()
 
     def restore_for_good(self) -> None:
-        """Put everything back because this process ends now: a thread that wants to change more waits for that."""
+        """Put everything back because this process ends now. A thread that wants to change more waits."""
         if self.is_ours:
             self._lock.acquire()
             self.restore()
@@ -165,7 +165,7 @@ class Journal(Closing):
             raise XskitError("; ".join(failed), remedy="xskit restore")
 
     def _require_ours(self) -> None:
-        require_parent(self._pid, "the changes to this machine are those of")
+        require_parent(self._pid, "the changes to this machine belong to")
 
     def _release(self) -> None:
         if self._home >= 0:

@@ -24,7 +24,7 @@ def check_interface_name(name: str) -> None:
     fits = printable and 1 <= len(os.fsencode(name)) <= LONGEST_BYTES and name not in (".", "..")
     if not fits or any(one in "/:" or one.isspace() for one in name):
         raise UsageError(
-            f"no interface is called {arguments.literal(name)}: a name has 1 to {LONGEST_BYTES} bytes, "
+            f"{arguments.literal(name)} is not an interface name: a name has 1 to {LONGEST_BYTES} bytes, "
             "without spaces, / and :",
             remedy="ip -brief link",
         )

@@ -106,7 +106,7 @@ def inside(namespace: Namespace | str | Path | int | None) -> Iterator[None]:
             number in /proc/PID/ns/net; None stays where the thread is.
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: it is something else.
         MissingError: there is no such namespace.
         PrivilegeError: entering needs CAP_SYS_ADMIN.
     """

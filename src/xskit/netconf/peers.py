@@ -58,9 +58,10 @@ def far_end(name: str, namespace: str | None = None) -> FarEnd | None:
 
 
 def moved_to(name: str, index: int, mac: str, home: int | None) -> str | None:
-    """The namespace, as `inside` takes it, that an interface is in now which has left the one with the number `home`.
+    """The namespace, as `inside` takes it, of an interface that left the one with the number `home`.
 
-    It keeps its MAC address, and its name or its index, unless that is taken there. None when it is not found.
+    None if it is not found. A moved interface keeps its MAC address, and its name or its index, unless that is taken
+    there.
     """
     for place, fd in _namespaces():
         with suppress(XskitError, OSError), inside(fd):

@@ -20,10 +20,10 @@ _FAMILIES = (socket.AF_INET, socket.AF_INET6)
 
 
 def networks_in_use() -> list[Network]:
-    """The networks of all addresses and routes of the calling thread's namespace, but for the default routes.
+    """The networks of all addresses and routes of the calling thread's namespace, except default routes.
 
-    A namespace that never had an IPv4 address has no table of routes, either (inet_dump_fib in
-    net/ipv4/fib_frontend.c); and a kernel without IPv6 answers for all families that it has.
+    A namespace that never had an IPv4 address has no table of routes (inet_dump_fib in net/ipv4/fib_frontend.c). A
+    kernel without IPv6 answers for all families that it has.
     """
     found = []
     with Netlink() as netlink:
@@ -54,7 +54,7 @@ def kernel_has_ipv6() -> bool:
 
 
 def ipv6_switched_off() -> bool:
-    """Whether an interface that is made in the calling thread's namespace has no IPv6, as its administrator wishes."""
+    """Whether the administrator turned IPv6 off for new interfaces of the calling thread's namespace."""
     with suppress(OSError):
         return Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").read_text(encoding="ascii").strip() != "0"
     return False

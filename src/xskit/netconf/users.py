@@ -12,7 +12,7 @@ from xskit.netlink import Netlink, NetlinkError, attributes
 __all__ = ["own_addresses", "upper_interfaces"]
 
 _PAIRS = (b"veth", b"netkit")
-"""Kinds whose IFLA_LINK is the other end of a pair, and nothing below."""
+"""Kinds whose IFLA_LINK is the other end of a pair, not an interface below."""
 
 
 def upper_interfaces(index: int) -> list[str]:
@@ -34,7 +34,7 @@ def upper_interfaces(index: int) -> list[str]:
 
 
 def own_addresses(index: int) -> list[str]:
-    """The IPv4 and IPv6 addresses of the interface with this index; without those that hold on its link only.
+    """The IPv4 and IPv6 addresses of the interface with this index; without link-local ones.
 
     Raises:
         RefusedError: the kernel refused.

@@ -19,7 +19,7 @@ class Wireless:
 
     @property
     def carries_others(self) -> bool:
-        """Whether it carries frames of other stations than itself.
+        """Whether it carries frames of stations other than itself.
 
         A frame with three addresses has no room for them: the kernel refuses such an interface to a bridge
         (IFF_DONT_BRIDGE in net/wireless/core.c).

@@ -18,9 +18,9 @@ OVERHEAD_BYTES: Final[Mapping[str, int]] = {"L1": 24, "L2": 0, "L3": -14}
 
 
 def default_queue(rate_bps: int | None, longest: int = FULL_BYTES, overhead: str = "L2") -> QueueLimit:
-    """What a bottleneck holds unless told: 50 ms at its rate, and at least 10 packets of `longest` bytes.
+    """The default limit of a bottleneck's queue: 50 ms at its rate, but at least 10 packets of `longest` bytes.
 
-    Without the least number a slow link would hold less than two packets, and drop one of two that come together.
+    Without this minimum, a slow link would hold less than two packets, and drop one of two that come together.
     """
     least = DEFAULT_QUEUE_PACKETS * (longest + OVERHEAD_BYTES[overhead])
     if rate_bps is not None and rate_bps * DEFAULT_QUEUE_NS // 8_000_000_000 < least:

@@ -69,11 +69,11 @@ def _remembered(qemu: Qemu, kernel: Kernel, initramfs: Path, say: Say) -> Accele
     path = kernel.folder / f"accel-{platform.release()}-qemu-{major}.{minor}.json"
     with suppress(OSError, ValueError, LookupError, TypeError):  # none yet, or a damaged one
         known = json.loads(path.read_text())
-        return Accelerator(bool(known["kvm"]), str(known["reason"]).partition(" (")[0])  # QEMU's words were told once
+        return Accelerator(bool(known["kvm"]), str(known["reason"]).partition(" (")[0])  # QEMU's message was shown once
     say(f"trying whether {kernel.release} boots under KVM ({PROBE_S:.0f} s at most)")
     found = _probe(qemu, kernel, initramfs)
     draft = path.with_suffix(f".{os.getpid()}")
-    with suppress(OSError):  # then it is tried again next time
+    with suppress(OSError):  # so it is tried again next time
         draft.write_text(json.dumps({"kvm": found.kvm, "reason": found.reason}))
         draft.rename(path)
     return found

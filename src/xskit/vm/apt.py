@@ -181,7 +181,7 @@ def _require_room(folder: Path) -> None:
     if free < _ROOM_BYTES:
         raise FetchError(
             f"{folder} has room for {free >> 20} MiB, and what is fetched from Debian takes {_ROOM_BYTES >> 20} MiB",
-            remedy="XSKIT_CACHE=DIR, with room in it",
+            remedy="export XSKIT_CACHE=/var/tmp/xskit",
         )
 
 
@@ -216,7 +216,7 @@ def explain_apt(output: str) -> FetchError:
             remedy="xskit vm kernels add BZIMAGE --modules DIR (a kernel of your own)",
         )
     if reason := _line_with(output, ("No space left",)):
-        return FetchError(f"apt could not write to the cache: {reason}", remedy="XSKIT_CACHE=DIR with room in it")
+        return FetchError(f"apt could not write to the cache: {reason}", remedy="export XSKIT_CACHE=/var/tmp/xskit")
     return FetchError(f"apt failed: {first}")
 
 

@@ -22,7 +22,7 @@ __all__ = ["Preparation", "environment"]
 
 
 def environment() -> dict[str, str]:
-    """What makes xskit, here or in a guest, use the guests' compiled code, which in a guest is not root's."""
+    """Environment variables that make xskit use the guests' compiled code, which in a guest is not root's."""
     return {
         "NUMBA_CPU_NAME": GUEST_CPU,
         "NUMBA_CPU_FEATURES": "",

@@ -72,7 +72,7 @@ def _make(folder: Path, kernel: Kernel, busybox: Path, scripts: dict[str, bytes]
                 made.rename(folder)
     except OSError as error:
         raise FetchError(
-            f"{folder} cannot be made: {error.strerror}", remedy="XSKIT_CACHE=DIR, with room in it"
+            f"{folder} cannot be made: {error.strerror}", remedy="export XSKIT_CACHE=/var/tmp/xskit"
         ) from error
     if not sealed(folder):
         raise FetchError(f"{folder} cannot be made", remedy=f"ls -ld {kernel.folder}")

@@ -158,7 +158,7 @@ def ready(version: str, say: Say) -> Kernel:
 
     Raises:
         UsageError: Debian has no such kernel.
-        FetchError: it could not be fetched; or it is one of the user's own, and damaged.
+        FetchError: it could not be fetched, or it is one of the user's own and damaged.
     """
     if (kernel := find(version)) is not None:
         return kernel
@@ -259,7 +259,7 @@ def add(image: Path, modules: Path | None, name: str | None = None) -> Kernel:
     except OSError as error:
         reason = error.strerror or "not everything could be copied"
         raise FetchError(
-            f"{image} cannot be put into the cache: {reason}", remedy="XSKIT_CACHE=DIR, with room in it"
+            f"{image} cannot be put into the cache: {reason}", remedy="export XSKIT_CACHE=/var/tmp/xskit"
         ) from error
     return _cached_now(name)
 

@@ -118,7 +118,7 @@ class Port(Closing):
             mode: the one rung of the ladder to use, or "auto": native zero-copy, else native, else generic.
             multi_buffer: take packets longer than a frame.
             drop_chatter: drop MLD reports, router solicitations and DAD probes that the kernel at the other end of a
-                veth sends by itself, and count them as Outcome.CHATTER.
+                veth sends unasked, and count them as Outcome.CHATTER.
 
         Raises:
             MissingError: no such interface or namespace.

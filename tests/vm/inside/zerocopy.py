@@ -340,7 +340,7 @@ def check_mtu_changed() -> dict[str, object]:
     finally:
         set_mtu(OUTER, 1500)
     assert alive, (refused, invalid)
-    assert refused or any(f"port {OUTER}: its MTU became 1400" in warning for warning in warnings), warnings
+    assert refused or any(f"port {OUTER}: its MTU changed to 1400" in warning for warning in warnings), warnings
     return {"refused": refused, "invalid": invalid}
 
 

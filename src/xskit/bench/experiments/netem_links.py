@@ -2,7 +2,8 @@
 
 host a [xka] --- veth, netem on xka's way out --- [xkb] host b          host a --- xskit's link --- host b
 
-They know each other's MAC addresses from the start, and have no IPv6: only the packets of a measurement are on the way.
+They know each other's MAC addresses from the start and have no IPv6, so the links carry only the packets of a
+measurement.
 """
 
 from __future__ import annotations

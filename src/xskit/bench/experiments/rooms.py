@@ -1,4 +1,4 @@
-"""Two hosts joined by a plain veth pair: nothing of xskit between them. They know each other's MAC addresses.
+"""Two hosts joined by a plain veth pair, without xskit in between. They know each other's MAC addresses.
 
 host a [xka] ---- veth ---- [xkb] host b
 """

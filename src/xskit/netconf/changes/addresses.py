@@ -23,7 +23,7 @@ class SetAddress(Change):
     """An IPv4 or IPv6 address with its prefix length, "10.0.0.1/24", on an interface, usable at once.
 
     An IPv6 address that is not `preferred` has a preferred lifetime of 0 (RFC 4862 section 5.5.4, "deprecated"): it
-    works in full, but source and destination selection (RFC 6724, rule 3) take others before it, IPv4 ones included.
+    works in full, but source and destination selection (RFC 6724, rule 3) prefer others to it, IPv4 ones included.
     """
 
     interface: str

@@ -1,4 +1,4 @@
-"""The change that tells a host the MAC address of a neighbour, so that it never asks (arp(7), ip-neighbour(8))."""
+"""The change that gives a host the MAC address of a neighbour, so that it never asks (arp(7), ip-neighbour(8))."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 @dataclass
 class SetNeighbour(ValueChange):
-    """A permanent neighbour: who has the IPv4 or IPv6 `address` behind `interface` has this MAC address.
+    """A permanent neighbour: the owner of the IPv4 or IPv6 `address` behind `interface` has this MAC address.
 
-    The kernel neither asks for a permanent neighbour nor forgets it; it goes when the interface is set down.
+    The kernel neither asks for a permanent neighbour nor forgets it; setting the interface down removes it.
     """
 
     interface: str
@@ -47,7 +47,7 @@ class SetNeighbour(ValueChange):
         return self.mac
 
     def read(self) -> str | None:
-        """The MAC address of a permanent neighbour; None where there is none, or one that the kernel has learnt."""
+        """The MAC address of a permanent neighbour; None if there is none, or only one that the kernel has learnt."""
         try:
             answers = self._ask(nl.RTM_GETNEIGH)
         except NetlinkError as error:

@@ -21,7 +21,7 @@ __all__ = ["AddRoute"]
 class AddRoute(Change):
     """The way to `destination` ("10.1.0.0/16", "default", "default6"): a router, or straight out of `interface`.
 
-    `source` is the address from which the host sends on this route, where the sender does not choose one.
+    `source` is the address from which the host sends on this route, unless the sender chooses one.
     """
 
     destination: str
