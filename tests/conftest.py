@@ -28,8 +28,12 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("ci" if CI else "dev")
 
-# A shell has these ignored in what it starts in the background, and in all that this starts: but tests send them.
-for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+# Background jobs of a shell, and what nohup starts, ignore these signals, and pass that on: but tests send them.
+for _number, _handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGQUIT, signal.SIG_DFL),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
 

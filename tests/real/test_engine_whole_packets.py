@@ -6,7 +6,7 @@ import fcntl
 import os
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 import pytest
@@ -18,6 +18,7 @@ from tests.real.foreign_hosts import ADDRESSES, Foreign, foreign_hosts, ip, told
 from tests.real.lab_rig import wait_until
 from xskit.emulator.ports import PortSpec
 from xskit.engine.packets import DropCause
+from xskit.lab import Lab
 from xskit.netconf import interfaces
 from xskit.netconf.ethtool import features
 from xskit.netconf.namespaces import inside
@@ -254,26 +255,48 @@ def test_what_a_far_end_refuses_is_counted():
         assert not report.valid
 
 
+def tagging_ends(namespaces: Sequence[str | int], kind: int, stack: ExitStack) -> list[socket.socket]:
+    """A packet socket at each host's xk0, where a VLAN interface's work is done besides."""
+    ends = []
+    for namespace in namespaces:
+        with inside(namespace):
+            ends.append(tags.packet_socket(stack, "xk0"))
+            tags.tagging(stack, "xk0", 10, kind)
+    return ends
+
+
+def exchange_tagged(ends: list[socket.socket], size: int) -> None:
+    """Six packets each way, of which three are of full size behind the inner tag; all arrive whole and in order."""
+    inner = b"\xff" * 6 + b"\x02" + bytes(5) + struct.pack(">HHH", 0x8100, 20, tags.TESTING)
+    for sender, receiver in (ends, ends[::-1]):
+        for length in (100, size, 200, size, size, 300):
+            sent = inner + bytes(n % 251 for n in range(length))
+            sender.send(sent)
+            data, ancillary, _, _ = receiver.recvmsg(size + 100, 100)
+            assert data == sent
+            assert struct.unpack_from("=I12xH", ancillary[0][2])[1] == 10
+
+
 @pytest.mark.parametrize(("size", "kind"), [(1500, 0x8100), (1500, 0x88A8), (9000, 0x88A8)])
 def test_full_size_packets_with_two_vlan_tags_cross(size, kind):
     """As without xskit: the outer tag lies beside the packet, where it does not count against an MTU."""
-    inner = b"\xff" * 6 + b"\x02" + bytes(5) + struct.pack(">HHH", 0x8100, 20, tags.TESTING)
     with foreign_hosts(size) as hosts, ExitStack() as stack:
-        ends = []
-        for namespace in hosts.namespaces:
-            with inside(namespace):
-                ends.append(tags.packet_socket(stack, "xk0"))
-                tags.tagging(stack, "xk0", 10, kind)
+        ends = tagging_ends(hosts.namespaces, kind, stack)
         with hosts.emulator() as emulator:
-            for sender, receiver in (ends, ends[::-1]):
-                for length in (100, size, 200, size, size, 300):
-                    sent = inner + bytes(n % 251 for n in range(length))
-                    sender.send(sent)
-                    data, ancillary, _, _ = receiver.recvmsg(size + 100, 100)
-                    assert data == sent
-                    assert struct.unpack_from("=I12xH", ancillary[0][2])[1] == 10
+            exchange_tagged(ends, size)
             report = emulator.close()
         for direction in report.links[0].directions:
             assert (direction.packets["sent"], direction.packets["dropped"]) == (6, {})
         with inside(hosts.room):
             assert {interfaces.mtu(port.name) for port in hosts.ports} == {size}
+
+
+def test_full_size_packets_with_two_vlan_tags_cross_a_lab():
+    with Lab(memory="16MiB", ip=4) as lab, ExitStack() as stack:
+        hosts = lab.host("a"), lab.host("b")
+        link = lab.link(*hosts)
+        ends = tagging_ends([host.namespace for host in hosts], 0x88A8, stack)
+        exchange_tagged(ends, 1500)
+        lab.close()
+        for direction in link.report().links[0].directions:
+            assert (direction.packets["sent"], direction.packets["dropped"]) == (6, {})

@@ -22,7 +22,7 @@ from xskit.emulator.lengths import differing_mtus, longest_sent, spare_bytes
 from xskit.emulator.link import Link, LinkDirection
 from xskit.emulator.mistakes import SettingsError
 from xskit.emulator.monitor import Monitor
-from xskit.emulator.offloads import Surroundings, merge_nothing, take_whole_packets
+from xskit.emulator.offloads import Surroundings, expect_tags, merge_nothing, take_whole_packets
 from xskit.emulator.portcounts import PortCounts, kept_chatter, port_reports
 from xskit.emulator.portends import receive_end, tagging_socket, transmit_end
 from xskit.emulator.ports import LinkSpec, PortSpec, port_facts, remarks
@@ -163,12 +163,15 @@ class Emulator:
         journal = self._closing.enter_context(Journal.open())
         around: dict[PortSpec, Surroundings] = {}
         for port, known in facts.items():
-            if not port.owned:  # packets for those behind the link have other addresses
+            spare = spare_bytes(known, plan.frame_size)
+            if port.owned:
+                around[port] = expect_tags(journal, port, room_bytes=spare)
+            else:  # packets for those behind the link have other addresses
                 journal.apply(SetPromiscuous(port.name, namespace=port.namespace))
                 self._warn(remarks(port))
-                around[port] = take_whole_packets(journal, port, room_bytes=spare_bytes(known, plan.frame_size))
-                self._warn(around[port].warnings)
+                around[port] = take_whole_packets(journal, port, room_bytes=spare)
                 self._warn(kept_chatter(self.engine, port))
+            self._warn(around[port].warnings)
             with engine_words():
                 opened = Port.open(
                     port.name,
@@ -184,7 +187,7 @@ class Emulator:
             self._closing.callback(self._counts[port].close)
             if not port.owned and opened.xdp_mode == "generic":
                 self._warn(merge_nothing(journal, port))
-            if port in around and around[port].grown:
+            if around[port].grown:
                 self._tagging[port] = tagging_socket(self._closing, port)
         self._longest = longest_sent(facts, around)
         self._warn(differing_mtus(self.specs, facts, around))

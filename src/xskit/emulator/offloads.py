@@ -26,10 +26,19 @@ from xskit.netconf.changes import SetMtu, SetOffload
 from xskit.netconf.interfaces import LinkState, Watch, control_socket, mtu
 from xskit.netconf.journal import Journal
 from xskit.netconf.namespaces import inside
-from xskit.netconf.peers import far_end
+from xskit.netconf.peers import FarEnd, far_end
 from xskit.xsk.port import CARRIER_SECONDS
 
-__all__ = ["CUTTING", "GROWTH_BYTES", "PUTTING_IN", "SUMMING", "Surroundings", "merge_nothing", "take_whole_packets"]
+__all__ = [
+    "CUTTING",
+    "GROWTH_BYTES",
+    "PUTTING_IN",
+    "SUMMING",
+    "Surroundings",
+    "expect_tags",
+    "merge_nothing",
+    "take_whole_packets",
+]
 
 GROWTH_BYTES = 8
 """What a port's MTU grows by: two VLAN tags. Of a packet that comes, veth counts the outer tag against the MTU. Of one
@@ -82,18 +91,24 @@ def take_whole_packets(journal: Journal, port: PortSpec, *, room_bytes: int) -> 
         return found
     if far is None:
         return found
-    found.far = PortSpec(far.name, far.namespace)
-    with inside(far.namespace):
-        found.far_mtu = mtu(far.name)
+    _look_beyond(found, far)
+    assert found.far is not None
     beyond = f"{place}, at its far end"
     if _is_on(found.far, PUTTING_IN):
-        if room_bytes >= GROWTH_BYTES:
-            refusal = _make_room(journal, port)
-            found.grown = not refusal
-            found.warnings += refusal
+        _make_room(found, journal, port, room_bytes)
         found.warnings += _switch_off(journal, found.far, PUTTING_IN, f"{beyond}: {_TAGS_LOST}")
     found.warnings += _switch_off(journal, found.far, SUMMING, f"{beyond}: {_SUMS_LEFT}")
     found.warnings += _switch_off(journal, found.far, CUTTING, f"{beyond}: {_UNCUT}")
+    return found
+
+
+def expect_tags(journal: Journal, port: PortSpec, *, room_bytes: int) -> Surroundings:
+    """Make room for VLAN tags at a port of ours: at its far end, offloads have been off from the start."""
+    found = Surroundings()
+    far = far_end(port.name, port.namespace)
+    if far is not None:
+        _look_beyond(found, far)
+        _make_room(found, journal, port, room_bytes)
     return found
 
 
@@ -102,14 +117,23 @@ def merge_nothing(journal: Journal, port: PortSpec) -> list[str]:
     return _switch_off(journal, port, _MERGING, f"port {port}: {_UNCUT}")
 
 
-def _make_room(journal: Journal, port: PortSpec) -> list[str]:
+def _look_beyond(found: Surroundings, far: FarEnd) -> None:
+    found.far = PortSpec(far.name, far.namespace)
+    with inside(far.namespace):
+        found.far_mtu = mtu(far.name)
+
+
+def _make_room(found: Surroundings, journal: Journal, port: PortSpec, room_bytes: int) -> None:
+    if room_bytes < GROWTH_BYTES:
+        return
     with inside(port.namespace):
         size_bytes = mtu(port.name) + GROWTH_BYTES
     try:
         journal.apply(SetMtu(port.name, size_bytes, namespace=port.namespace))
     except XskitError as error:
-        return [f"port {port}: full-size packets with two VLAN tags do not fit: {error.cause}"]
-    return []
+        found.warnings.append(f"port {port}: full-size packets with two VLAN tags do not fit: {error.cause}")
+    else:
+        found.grown = True
 
 
 def _is_on(port: PortSpec, offloads: Sequence[str]) -> bool:
