@@ -1,7 +1,7 @@
-"""The program that takes a packet's outer VLAN tag out of it, and lays it beside it (skb->vlan_tci).
+"""The program that moves a packet's outer VLAN tag from the packet to a place beside it (skb->vlan_tci).
 
-There it does not count against the MTU of a veth's far end (__is_skb_forwardable), as when the stack itself has put it
-on.  AF_XDP cannot send such a packet, a packet socket with this program can.
+There the tag does not count against the MTU of a veth's far end (__is_skb_forwardable), just like a tag that the stack
+adds. AF_XDP cannot send such a packet; a packet socket with this program can.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from xskit.bpf.program import ProgramSpec
 __all__ = ["OUTER_TAG_MARK", "outer_tag_program"]
 
 OUTER_TAG_MARK: Final = 0x786B7667
-"""SO_MARK of the sockets whose packets are meant."""
+"""SO_MARK of the sockets whose packets the program changes."""
 
 _ETHER_TYPE = 12
 
 
 def outer_tag_program() -> ProgramSpec:
-    """For `attach_tcx_egress`: packets of other senders go on unchanged; the mark is taken off."""
+    """For `attach_tcx_egress`: packets of other senders pass unchanged; the mark is cleared."""
     a = Assembler()
     a.mov(R6, R1)
     a.load(R2, R6, SkBuff.MARK, U32)
@@ -34,13 +34,13 @@ def outer_tag_program() -> ProgramSpec:
     a.call(Helper.SKB_LOAD_BYTES)
     a.jump_if(R0, "!=", 0, "next")
     a.mov(R1, R6)
-    a.call(Helper.SKB_VLAN_POP)  # lays the inner tag, where there is one, beside the packet
+    a.call(Helper.SKB_VLAN_POP)  # moves the inner tag, if there is one, beside the packet
     a.jump_if(R0, "!=", 0, "next")
     a.mov(R1, R6)
     a.load(R2, R10, -4, U16)
     a.load(R3, R10, -2, U16)
     a.big_endian(R3, 16)
-    a.call(Helper.SKB_VLAN_PUSH)  # and puts that one back into it
+    a.call(Helper.SKB_VLAN_PUSH)  # and that one back into the packet
     a.label("next")
     a.returns(TcxAction.NEXT)
     return ProgramSpec("xk_outer_tag", a.assemble(), ProgramType.SCHED_CLS, AttachType.TCX_EGRESS)

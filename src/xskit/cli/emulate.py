@@ -34,7 +34,7 @@ def emulate(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="print the report as JSON")] = False,
 ) -> None:
-    """Emulate the links of a file, until Ctrl-C, SIGTERM or the end of --duration; then print a report.
+    """Emulate the links of a file until Ctrl-C, another signal or the end of --duration; then print a report.
 
     A link joins two interfaces of this machine, and takes all packets that come in there: what comes into one goes
     out of the other. The exit code is 1 when the run was invalid, or could not go on.

@@ -11,7 +11,7 @@ At the port, and at the far end of a veth:
                 offload has merged.
 
 A tag inside the packet makes it 4 bytes longer, which counts against the MTU of the port (__is_skb_forwardable). So the
-port's MTU grows: what fitted before fits still. (`portends.py` has what brings it to the far end.)
+port's MTU grows, and packets that fitted before still fit. (The socket in `portends.py` brings them to the far end.)
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ __all__ = [
 ]
 
 GROWTH_BYTES = 8
-"""What a port's MTU grows by: two VLAN tags. Of a packet that comes, veth counts the outer tag against the MTU. Of one
-that leaves, a packet socket counts both, where the outer one is of 802.1ad (packet_extra_vlan_len_allowed)."""
+"""A port's MTU grows by two VLAN tags. For a packet that comes, veth counts the outer tag against the MTU. For one that
+leaves, a packet socket counts both tags if the outer one is of 802.1ad (packet_extra_vlan_len_allowed)."""
 
 _TAKING_OUT = ("rx-vlan-hw-parse", "rx-vlan-stag-hw-parse")
 PUTTING_IN = ("tx-vlan-hw-insert", "tx-vlan-stag-hw-insert")
@@ -63,7 +63,7 @@ class Surroundings:
     Attributes:
         far: the far end of a veth, where it can be reached.
         far_mtu: its MTU in bytes.
-        grown: the port's MTU was raised for the tags that the far end's stack puts into packets now.
+        grown: the port's MTU was raised for the tags that the far end's stack now inserts into packets.
         warnings: a sentence for each thing that could not be done.
     """
 

@@ -1,7 +1,7 @@
-"""What the engine gets of a port: the ring ends and sockets of its queues.
+"""The parts of a port that the engine gets: the ring ends and sockets of its queues, and a packet socket.
 
-And a packet socket that sends with the outer VLAN tag beside the packet, as a VLAN interface over the port would: there
-it does not count against the MTU of a veth's far end.
+The packet socket sends with the outer VLAN tag beside the packet, as a VLAN interface over the port would. There the
+tag does not count against the MTU of a veth's far end.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["receive_end", "tagging_socket", "transmit_end"]
 
 
 def receive_end(queue: Any, port: Port) -> ReceiveEnd:
-    """What packets come in by."""
+    """The rings and the socket of a queue that packets arrive by."""
     socket = queue.receiver
     return ReceiveEnd(rx=socket.rx_ring, fill=socket.fill_ring, fd=socket.fd, zero_copy=port.zero_copy)
 
 
 def transmit_end(queue: Any, port: Port, tagged_fd: int) -> TransmitEnd:
-    """What packets leave by; `tagged_fd` as `tagging_socket` gives it."""
+    """The rings and sockets of a queue that packets leave by; `tagged_fd` comes from `tagging_socket`."""
     return TransmitEnd(
         tx=queue.transmitter.tx_ring,
         completion=queue.receiver.completion_ring,
@@ -41,7 +41,7 @@ def transmit_end(queue: Any, port: Port, tagged_fd: int) -> TransmitEnd:
 
 
 def tagging_socket(stack: ExitStack, port: PortSpec) -> int:
-    """Its descriptor, open until the stack is closed; -1 before Linux 6.6, which cannot attach the program (tcx)."""
+    """The packet socket's descriptor, open until the stack is closed; -1 before Linux 6.6, which lacks tcx."""
     if not available(BpfFeature.TCX):
         return -1
     with inside(port.namespace):

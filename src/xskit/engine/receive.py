@@ -94,7 +94,7 @@ def receive(direction: Direction, count: int, ingress: Ingress) -> int:
 
 @inlined
 def fits_tagged(direction: Direction, packet: PacketLine, length: int) -> bool:
-    """Whether a packet has an outer VLAN tag without which it is short enough, and can be sent so."""
+    """Whether a packet is short enough without its outer VLAN tag, and can be sent with the tag beside it."""
     if length > direction.tagged_length or i64(packet.span) < 18:
         return False
     return word(packet.address + 12) in (0x8100, 0x88A8)

@@ -85,7 +85,7 @@ class Direction(Record):
     capacity_frames: I64  # frames that may be inside; the others are for FILL
     max_length: I64  # the longest packet that the egress port sends
     max_frames: I64  # the most frames that a packet may have on TX
-    tagged_length: I64  # the longest that it sends with its outer VLAN tag beside it; max_length where it cannot
+    tagged_length: I64  # the longest packet sent with its outer VLAN tag beside it; else max_length
     wire_length: I64  # the longest packet that the ingress port's MTU allows: what is longer was merged, or not cut yet
     next_ns: I64  # the pipeline's next event
     rx_batch: I64  # address of BATCH Arrival records

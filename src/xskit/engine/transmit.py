@@ -103,7 +103,7 @@ def transmit(direction: Direction, leaving: Exit, scratch: int) -> int:
         line = packet_line(direction.table, handle)
         if descriptors + i64(line.frames) > free:
             break
-        if i64(line.length) > direction.max_length:  # it was admitted to be sent with its tag beside it
+        if i64(line.length) > direction.max_length:  # admitted, to be sent with its tag beside it
             if taken == 0:
                 return transmit_tagged(direction, leaving, egress, handle, scratch)
             break
@@ -122,7 +122,7 @@ def transmit(direction: Direction, leaving: Exit, scratch: int) -> int:
 
 @inlined
 def transmit_tagged(direction: Direction, leaving: Exit, egress: Egress, handle: int, scratch: int) -> int:
-    """Send the packet that is due next by the packet socket; returns 1, or 0 while something before it lies in TX."""
+    """Send the next packet by the packet socket; returns 1, or 0 while an earlier packet is in TX."""
     if unconsumed(ring_at(egress.tx)) != 0:
         return 0
     head = as_i64(egress.message)
