@@ -39,7 +39,8 @@ test-real: $(INSTALLED)  ## tests on the kernel, and of the command (root, or th
 	@$(BIN)/python -m pytest -q tests/real tests/e2e
 
 test-vm: $(INSTALLED)  ## other kernels and NIC models, in guests (QEMU; kernels are fetched into the user's cache)
-	@$(BIN)/python -m pytest -q -m vm tests/vm
+	@$(BIN)/python -m pytest -q -m 'vm and not root' --numprocesses auto --maxprocesses 4 --dist loadscope tests/vm
+	@$(BIN)/python -m pytest -q -m 'vm and root' tests/vm
 
 test-vm-bench: $(INSTALLED)  ## benchmarks and experiments in guests: minutes of counting instructions, so not in CI
 	@$(BIN)/python -m pytest -q -m vm_bench tests/vm

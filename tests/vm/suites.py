@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import json
 import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,17 @@ from xskit.vm.session import Request, run_guest
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 420.0
+
+PLACES = [
+    ("5.10", "virtio-net"),
+    ("6.1", "virtio-net"),
+    ("6.12", "virtio-net"),
+    ("6.12", "vmxnet3"),
+    ("6.12", "e1000e"),
+    ("7.3", "virtio-net"),
+    ("7.3", "igb"),
+]
+"""The kernels, and the NICs under them, that are checked."""
 
 SUITES = {
     ("5.10", "virtio-net"): "ladder refusals",
@@ -33,7 +47,7 @@ takes tags out of packets, igb has several queues by itself, and on 7.3 there is
 
 @dataclass(frozen=True)
 class Ran:
-    """One suite in one guest."""
+    """What came of suites in one guest."""
 
     failures: dict[str, str | None]
     facts: dict[str, dict[str, Any]]
@@ -41,15 +55,36 @@ class Ran:
     ended: str
 
 
+results_folder = Path()
+"""Where the workers of a session keep what came of suites; conftest.py sets it."""
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """In the block no other worker is in one of this lock file."""
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 @functools.cache
 def run_suite(suite: str, kernel: str, nic: str, *, nics: int = 4, queues: int = 1, cpus: int = 2) -> Ran:
-    """Boot a guest, run the suites that are named, and read what they found."""
+    """Boot a guest, run the suites that are named, and read what they found: once, whichever worker comes first."""
+    path = results_folder / f"{suite} {kernel} {nic} {nics} {queues} {cpus}.json"
+    with alone(path.with_suffix(".lock")):
+        if not path.exists():
+            ran = _boot(suite, kernel, GuestHardware(nics=nics, model=model(nic), queues=queues, cpus=cpus))
+            path.write_text(json.dumps(asdict(ran)))
+    return Ran(**json.loads(path.read_text()))
+
+
+def _boot(suite: str, kernel: str, hardware: GuestHardware) -> Ran:
     printed: list[bytes] = []
     with tempfile.TemporaryDirectory() as folder:
         request = Request(
             kernel,
             [sys.executable, "-m", "tests.vm.inside", *suite.split()],
-            hardware=GuestHardware(nics=nics, model=model(nic), queues=queues, cpus=cpus),
+            hardware=hardware,
             time_limit_s=LIMIT_S,
             out=Path(folder),
             cwd=ROOT,

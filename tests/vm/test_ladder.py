@@ -8,19 +8,10 @@ from typing import Any
 import pytest
 
 from tests.vm.inside import ladder
-from tests.vm.suites import ROOT, judge, run_all
+from tests.vm.suites import PLACES, ROOT, judge, run_all
 
 pytestmark = pytest.mark.vm
 
-PLACES = [
-    ("5.10", "virtio-net"),
-    ("6.1", "virtio-net"),
-    ("6.12", "virtio-net"),
-    ("6.12", "vmxnet3"),
-    ("6.12", "e1000e"),
-    ("7.3", "virtio-net"),
-    ("7.3", "igb"),
-]
 CHECKS = [*(check.__name__ for check in ladder.CHECKS), "check_nothing_was_compiled"]
 PAGE = ROOT / "docs" / "reference" / "kernels.md"
 BEGIN, END = "<!-- written by tests/vm/test_ladder.py -->\n", "<!-- to here -->\n"

@@ -11,6 +11,6 @@ pytestmark = pytest.mark.vm
 
 
 @pytest.mark.parametrize("check", [check.__name__ for check in refusals.CHECKS])
-@pytest.mark.parametrize("kernel", ["5.10", "6.12"])
-def test_what_is_refused_is_counted(kernel: str, check: str) -> None:
-    judge(run_all(kernel, "virtio-net"), check)
+@pytest.mark.parametrize(("kernel", "nic"), [("5.10", "virtio-net"), ("6.12", "virtio-net")])
+def test_what_is_refused_is_counted(kernel: str, nic: str, check: str) -> None:
+    judge(run_all(kernel, nic), check)
