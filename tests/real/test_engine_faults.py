@@ -95,10 +95,11 @@ def test_a_program_that_somebody_detaches_makes_the_run_invalid_though_it_goes_o
         port = ports_of(made)[0]
         detach(made.link.emulator.ports[port]._attachment.link)
         sentence = f"port {port}: its XDP program was detached while the link was running: its packets bypass the link"
-        wait_until(lambda: made.link.report().warnings == [sentence], "it is told")
+        wait_until(lambda: sentence in made.link.report().warnings, "it is told")
         made.assert_books_balance()
         report = made.link.close()
-        assert report.warnings == report.invalid_because == [sentence]
+        for told in (report.warnings, report.invalid_because):  # a busy machine adds lateness
+            assert [one for one in told if "(allowed: " not in one] == [sentence]
 
 
 def test_a_port_that_is_moved_to_another_namespace():
