@@ -313,20 +313,6 @@ def test_a_full_disk_does_not_lose_the_report(machine: Outer):
     assert not os.path.exists("/mnt/report.json")
 
 
-def test_a_cache_on_a_full_disk(machine: Outer):
-    script = (
-        "mount -t tmpfs -o size=16k none /mnt; mkdir -p /mnt/cache; "
-        "export XSKIT_CACHE=/mnt/cache; "
-        f"{XSKIT} run -- true || {XSKIT} run -- true"
-    )
-    result = machine.run("unshare", "--mount", "--propagation", "private", "sh", "-c", script)
-    assert (result.code, result.out) == (1, "")
-    assert result.err == 2 * (
-        "xskit: compiled code cannot be kept in /mnt/cache: No space left on device\n"
-        "try: XSKIT_CACHE=/var/cache/xskit, or another folder of your own\n"
-    )
-
-
 @pytest.mark.parametrize("most", [12, 13, 16, 20])
 def test_files_that_cannot_be_opened(machine: Outer, most):
     result = machine.run("prlimit", f"--nofile={most}", XSKIT, "run", "--", "true")
