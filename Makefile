@@ -47,7 +47,7 @@ test-vm-bench: $(INSTALLED)  ## benchmarks and experiments in guests: minutes of
 
 # Compiled code is invisible to coverage; its pure-Python twins are not. The threshold is in pyproject.toml. Coverage's
 # own .pth file starts it in every worker, and in what tests start. These pure tests do not run the data plane.
-NOT_DATA_PLANE := abi bench_compare bench_conclusions bench_guests bench_session bench_verdicts benchmark blas bpf capture \
+NOT_DATA_PLANE := abi bench_compare bench_conclusions bench_guests bench_session benchmark blas bpf capture \
   cli code_cache docs engine_pipeline_source experiments files guards house lab netconf netlink packaging public_api \
   remedies statistics units vm
 DATA_PLANE = $(filter-out $(NOT_DATA_PLANE:%=tests/pure/test_%.py) $(NOT_DATA_PLANE:%=tests/pure/test_%_%), \

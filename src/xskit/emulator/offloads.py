@@ -103,7 +103,7 @@ def take_whole_packets(journal: Journal, port: PortSpec, *, room_bytes: int) -> 
 
 
 def expect_tags(journal: Journal, port: PortSpec, *, room_bytes: int) -> Surroundings:
-    """Make room for VLAN tags at a port of ours: at its far end, offloads have been off from the start."""
+    """Make room for VLAN tags at an owned port, whose far end has had its offloads off from the start."""
     found = Surroundings()
     far = far_end(port.name, port.namespace)
     if far is not None:

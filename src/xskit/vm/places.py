@@ -42,7 +42,7 @@ def vm_folder(name: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"the cache {folder} cannot be made: {error.strerror}", remedy="XSKIT_CACHE=DIR, a folder of your own"
+            f"the cache {folder} cannot be made: {error.strerror}", remedy="export XSKIT_CACHE=/var/tmp/xskit"
         ) from error
     return folder
 

@@ -84,7 +84,7 @@ class Pair:
 
 
 def _await_way(a: Host, b: Host) -> None:
-    """Until an echo was answered: an end that was up before its peer drops packets until linkwatch has seen that."""
+    """Wait for the answer to an echo: an end that was up before its peer drops packets until linkwatch notices."""
     give_up = time.monotonic() + PATIENCE_S
     while not ping(a, b, count=1) and time.monotonic() < give_up:
         pass
