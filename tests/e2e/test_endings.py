@@ -181,7 +181,7 @@ def test_what_a_running_xskit_has_is_not_touched(machine: Outer):
 def test_a_lab_that_is_never_closed_leaves_nothing(machine: Outer):
     code = "import xskit; lab = xskit.Lab(); link = lab.link(lab.host('a'), lab.machine(), owd='1ms'); exit(3)"
     result = machine.run(sys.executable, "-c", code)
-    assert result.code == 3
+    assert (result.code, result.err) == (3, "")
     machine.nothing_left(result.pid)
 
 

@@ -284,6 +284,24 @@ def test_process_1_ignores_what_it_has_no_handler_for(folder: Path, monkeypatch:
 # --- children and threads ---------------------------------------------------------------------------------------
 
 
+def test_threads_can_know_that_the_process_ends(folder: Path) -> None:
+    def script() -> None:
+        record = Camera.look
+
+        def look() -> None:
+            record()
+            if not ending.is_begun():
+                os._exit(98)
+
+        changed()
+        assert not ending.is_begun()
+        Camera.look = staticmethod(look)
+        send(signal.SIGTERM)
+        time.sleep(60)
+
+    assert ends(folder, script) == (-signal.SIGTERM, BEFORE)
+
+
 def test_a_forked_child_dies_alone(folder: Path) -> None:
     def script() -> None:
         with changed():

@@ -58,9 +58,12 @@ class BpfLink(Handle):
     @property
     def attached(self) -> bool:
         """Whether the program is still on the interface: anybody with CAP_SYS_ADMIN may detach it (BPF_LINK_DETACH)."""
-        if self.closed:
-            return False
-        (ifindex,) = struct.unpack_from("=I", syscall.object_info(self.fd, 20), 16)  # bpf_link_info, xdp or tcx
+        try:
+            (ifindex,) = struct.unpack_from("=I", syscall.object_info(self.fd, 20), 16)  # bpf_link_info, xdp or tcx
+        except (OSError, ValueError):
+            if self.closed:  # perhaps only now, by another thread
+                return False
+            raise
         return bool(ifindex)
 
     def __repr__(self) -> str:
@@ -68,7 +71,7 @@ class BpfLink(Handle):
 
 
 def detach_all() -> None:
-    """Detach what this process has attached, because it ends: a veth whose peer has a program takes no offload back."""
+    """Detach what this process has attached."""
     for link in list(_links):
         link.close()
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from xskit.arguments import literal
 from xskit.errors import UsageError
 from xskit.netconf.changes import StartedProcess
 from xskit.netconf.commands import expect_children, start
@@ -74,9 +76,9 @@ class Host:
             options: as of subprocess.Popen.
 
         Raises:
-            UsageError: there is no such command, or it cannot be executed.
+            UsageError: there is no such command, it cannot be executed, or `argv` is something else than words.
         """
-        change = StartedProcess(list(argv), self.namespace, dict(self._names), options=options)
+        change = StartedProcess(_words(argv), self.namespace, dict(self._names), options=options)
         start(self._journal, change)
         assert change.process is not None
         return change.process
@@ -115,3 +117,26 @@ class Host:
 
     def __repr__(self) -> str:
         return f"<Host {self.name} {', '.join(self.addresses)}>"
+
+
+def _words(argv: Sequence[Any]) -> list[str]:
+    """The words of a command, paths and bytes among them as strings.
+
+    Raises:
+        UsageError: one is something else, or has a NUL byte.
+    """
+    words = []
+    for word in argv:
+        if isinstance(word, (list, tuple)):
+            call = f"run({', '.join(map(literal, word))})"
+            raise UsageError(
+                "each word of a command must be an argument of its own, not all of them a list", remedy=call
+            )
+        if not isinstance(word, (str, bytes, os.PathLike)):
+            raise UsageError(
+                f"each word of a command must be a string, not {literal(word)}", remedy=f"run({str(word)!r})"
+            )
+        words.append(os.fsdecode(word))
+        if "\0" in words[-1]:
+            raise UsageError(f"a word of a command must not contain a NUL byte: {literal(words[-1])}")
+    return words

@@ -24,7 +24,7 @@ from typing import Protocol
 from xskit.bpf.attach import detach_all
 from xskit.netconf.signals import DEADLY
 
-__all__ = ["changing"]
+__all__ = ["begin", "changing", "is_begun"]
 
 _LENT = (signal.SIGTERM, signal.SIGHUP)
 """Signals that others, such as asyncio, handle for a while and then set to the default: checked before each change."""
@@ -56,7 +56,8 @@ class _Ending:
         self.in_child()
 
     def in_child(self) -> None:
-        """A forked child is in no block of its parent's."""
+        """A forked child is in no block of its parent's, and does not end with it."""
+        self._begun = False
         self._depth = 0
         self._came: int | None = None
 
@@ -66,6 +67,15 @@ class _Ending:
             self._came = self._came or number
         elif not self._dying:
             self._end(number)
+
+    def begin(self) -> None:
+        """The process ends now: the programs go first, because a veth whose peer has one takes no offload back."""
+        self._begun = True
+        detach_all()
+
+    def is_begun(self) -> bool:
+        """Whether this process is ending, and takes down by itself what threads still watch."""
+        return self._begun
 
     @contextmanager
     def changing(self, journal: _Journal) -> Iterator[None]:
@@ -106,7 +116,7 @@ class _Ending:
         self._dying = True
         try:
             with suppress(Exception, KeyboardInterrupt, SystemExit):
-                detach_all()
+                self.begin()
             for journal in reversed(list(self._journals.values())):
                 with suppress(Exception, KeyboardInterrupt, SystemExit):
                     journal.restore_for_good()
@@ -125,4 +135,6 @@ def _die(number: int) -> None:
 
 _ending = _Ending()
 changing = _ending.changing
+begin = _ending.begin
+is_begun = _ending.is_begun
 os.register_at_fork(after_in_child=_ending.in_child)

@@ -22,11 +22,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from xskit._fork import require_parent
-from xskit.bpf.attach import detach_all
 from xskit.closing import Closing
 from xskit.errors import DeviceError, KernelError, XskitError
 from xskit.netconf.changes.base import Change, Fate, Restored
-from xskit.netconf.ending import changing
+from xskit.netconf.ending import begin, changing
 from xskit.netconf.journalfile import JournalFile, boot, dead_journals
 from xskit.netconf.names import shown
 from xskit.netconf.namespaces import OWN, MissingError, find, identity, inside
@@ -140,7 +139,7 @@ class Journal(Closing):
 
     def _at_exit(self) -> None:
         if self.is_ours:
-            detach_all()
+            begin()
             self.restore()
 
     def restore_for_good(self) -> None:
