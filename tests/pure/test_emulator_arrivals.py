@@ -60,7 +60,7 @@ def test_an_owd_that_needs_more_than_was_planned_is_told_with_the_numbers():
     share = plan.directions[0].packets
     before, _, memory = told.rpartition("; ")
     assert before == (
-        f"a-b forward: at the 10000 packets/s that came in the last second, 100000 frames will be in flight, and the "
+        f"a-b forward: at the 10000 packets/s that came in the last second, 100000 frames will be in flight, but the "
         f"packet memory was planned for {share}: what does not fit is dropped (memory_full)"
     )
     enough = plan_for(memory.split(" ")[0])

@@ -340,7 +340,7 @@ def test_a_qemu_that_has_ended_is_told() -> None:
         (["vm", "run", "--time-limit", "5", "--", "true"], "5"),
         (["vm", "run", "--time-limit", "0s", "--", "true"], "a time limit of 0"),
         (["vm", "run"], "COMMAND"),
-        (["vm", "kernels", "add", "/nonexistent"], "there is no file /nonexistent"),
+        (["vm", "kernels", "add", "/proc/kernel"], "there is no file /proc/kernel"),
         (["vm", "kernels", "fetch"], "VERSION"),
         (["vm", "kernel"], "kernel"),
         (["vm", "run", "--nics", "3", "--", "true", "--json"], "--nics must be even, two on each wire, not 3"),

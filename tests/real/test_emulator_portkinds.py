@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.real.foreign_hosts import foreign_hosts, ip
+from tests.real.foreign_hosts import foreign_hosts, ip, told
 from tests.real.test_engine_foreign_hosts import transfer
 from xskit.emulator.emulator import PortSpec
 from xskit.emulator.ports import check_port, remarks
@@ -74,7 +74,7 @@ def test_the_remedy_for_a_macvlan_makes_one_that_carries_other_addresses(hosts):
     ip("-n", hosts.room, "link", "set", "xkn", "up")
     with hosts.emulator() as emulator:
         transfer(hosts, 10_000)
-        assert emulator.report().warnings == []
+        assert told(emulator) == []
 
 
 def test_a_bridge_carries_packets_with_a_warning(hosts):
@@ -83,7 +83,7 @@ def test_a_bridge_carries_packets_with_a_warning(hosts):
     hosts.ports = (hosts.ports[0], bridge)
     with hosts.emulator() as emulator:
         transfer(hosts, 10_000)
-        assert emulator.report().warnings == [
+        assert told(emulator) == [
             f"port {bridge} is a bridge, which also hands over copies of the packets that its own ports exchange"
         ]
 

@@ -329,13 +329,9 @@ def test_a_refused_wish_to_be_promiscuous_leaves_no_socket(pair, monkeypatch):
 
 def test_the_far_end_of_a_veth(pair, monkeypatch):
     assert far_end("va", A) == FarEnd("vb", B)
-    monkeypatch.setattr(socket, "if_indextoname", gone)
+    monkeypatch.setattr(interfaces, "_name", lambda control, index: None)
     with pytest.raises(MissingError, match="there is no interface with index"):
         far_end("va", A)
-
-
-def gone(index: int) -> str:
-    raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
 
 
 def test_temporary_file(journal, tmp_path):

@@ -16,6 +16,7 @@ from xskit.bpf.probe import BpfFeature, available
 from xskit.bpf.program import Program
 from xskit.emulator.ports import PortSpec
 from xskit.engine.live import ReceiveEnd, TransmitEnd
+from xskit.netconf import interfaces
 from xskit.netconf.namespaces import inside
 from xskit.xsk.port import Port
 
@@ -49,5 +50,5 @@ def tagging_socket(stack: ExitStack, port: PortSpec) -> int:
         sender.bind((port.name, 0))
         sender.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, OUTER_TAG_MARK)
         program = stack.enter_context(Program.load(outer_tag_program()))
-        stack.enter_context(attach_tcx_egress(program, socket.if_nametoindex(port.name)))
+        stack.enter_context(attach_tcx_egress(program, interfaces.index(port.name)))
     return sender.fileno()

@@ -121,6 +121,8 @@ def look(name: str) -> Interface:
     with control_socket() as control:
         queues = ethtool.queues(control, name)
         driver = ethtool.driver(control, name)
+        lower = None if nl.IFLA_LINK_NETNSID in found else _name(control, _number(found, nl.IFLA_LINK))
+        master = _name(control, _number(found, nl.IFLA_MASTER))
     rx_queues, tx_queues = queues or (_number(found, nl.IFLA_NUM_RX_QUEUES), _number(found, nl.IFLA_NUM_TX_QUEUES))
     info = attributes(found.get(nl.IFLA_LINKINFO, b""))
     return Interface(
@@ -137,8 +139,8 @@ def look(name: str) -> Interface:
         link_type=link_type,
         kind=info.get(nl.IFLA_INFO_KIND, b"").rstrip(b"\0").decode(),
         options=attributes(info.get(nl.IFLA_INFO_DATA, b"")),
-        lower="" if nl.IFLA_LINK_NETNSID in found else _name(_number(found, nl.IFLA_LINK)),
-        master=_name(_number(found, nl.IFLA_MASTER)),
+        lower=lower or "",
+        master=master or "",
         driver=driver,
         rx_queues=rx_queues,
         tx_queues=tx_queues,
@@ -160,10 +162,12 @@ def index(name: str) -> int:
     Raises:
         MissingError: there is none of this name.
     """
-    try:
-        return socket.if_nametoindex(name)
-    except OSError as error:
-        raise missing(name) from error
+    with control_socket() as control:
+        try:
+            answer = fcntl.ioctl(control, abi.SIOCGIFINDEX, _NAME_AND_NUMBER.pack(request_name(name), 0))
+        except OSError as error:
+            raise missing(name) from error
+    return int(_NAME_AND_NUMBER.unpack(answer)[1])
 
 
 def name(number: int) -> str:
@@ -172,10 +176,11 @@ def name(number: int) -> str:
     Raises:
         MissingError: there is none.
     """
-    try:
-        return socket.if_indextoname(number)
-    except OSError as error:
-        raise MissingError(f"there is no interface with index {number}", remedy="ip -brief link") from error
+    with control_socket() as control:
+        found = _name(control, number)
+    if found is None:
+        raise MissingError(f"there is no interface with index {number}", remedy="ip -brief link")
+    return found
 
 
 def is_up(name: str) -> bool:
@@ -255,11 +260,9 @@ class Watch(Closing):
     def glance(self, number: int) -> Glance | None:
         """The interface with this index, whatever it is called by now; None when it is gone."""
         while True:
-            try:
-                answer = fcntl.ioctl(self._control, abi.SIOCGIFNAME, _NAME_AND_NUMBER.pack(b"", number))
-            except OSError:
+            name = _name(self._control, number)
+            if name is None:
                 return None
-            name = os.fsdecode(_NAME_AND_NUMBER.unpack(answer)[0].rstrip(b"\0"))
             state = self.state(name)
             with suppress(MissingError):  # or renamed in the middle of this
                 size_bytes = _mtu(self._control, name)
@@ -304,10 +307,13 @@ def _get(name: str) -> bytes:
             raise refusal(f"{name} cannot be read", error, name) from error
 
 
-def _name(number: int) -> str:
-    with suppress(OSError):  # 0, or gone meanwhile
-        return socket.if_indextoname(number)
-    return ""
+def _name(control: socket.socket, number: int) -> str | None:
+    """None where there is no interface with this index."""
+    try:
+        answer = fcntl.ioctl(control, abi.SIOCGIFNAME, _NAME_AND_NUMBER.pack(b"", number))
+    except OSError:
+        return None
+    return os.fsdecode(_NAME_AND_NUMBER.unpack(answer)[0].rstrip(b"\0"))
 
 
 def _number(found: dict[int, bytes], kind: int) -> int:
