@@ -17,9 +17,9 @@ from pathlib import Path
 
 from page_parts import DOCS, write
 
-from xskit.bench.experiments import report
-from xskit.bench.experiments.catalogue import CATALOGUE
-from xskit.bench.experiments.experiment import Experiment, ExperimentResult
+from xskit.experiments import report
+from xskit.experiments.catalogue import CATALOGUE
+from xskit.experiments.experiment import Experiment, ExperimentResult
 from xskit.vm.places import cache_root
 
 SCRIPT = "docs/make_experiments.py"

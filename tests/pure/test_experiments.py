@@ -9,15 +9,15 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from xskit.bench.experiments import bridge, frame_sizes, report, veth_buffers
-from xskit.bench.experiments.catalogue import CATALOGUE, find
-from xskit.bench.experiments.combined import combined
-from xskit.bench.experiments.experiment import ExperimentResult, Options, ResultError
-from xskit.bench.experiments.large_memory import Filling
-from xskit.bench.experiments.tables import Column, Plot, Table, shown
 from xskit.bench.in_guest import COUNTED, COUNTED_VARIABLE, EMULATED, EMULATED_VARIABLE
 from xskit.cli.experiment import run
 from xskit.errors import UsageError
+from xskit.experiments import bridge, frame_sizes, report, veth_buffers
+from xskit.experiments.catalogue import CATALOGUE, find
+from xskit.experiments.combined import combined
+from xskit.experiments.experiment import ExperimentResult, Options, ResultError
+from xskit.experiments.large_memory import Filling
+from xskit.experiments.tables import Column, Plot, Table, shown
 from xskit.vm.errors import GuestError
 
 TABLE = Table(
@@ -244,7 +244,7 @@ def test_packets_a_second_are_of_the_seconds_that_packets_were_carried(monkeypat
 
 @pytest.mark.parametrize("experiment", CATALOGUE, ids=lambda experiment: experiment.name)
 def test_each_experiment_can_be_run_and_says_what_it_is(experiment):
-    module = __import__(f"xskit.bench.experiments.{experiment.module}", fromlist=["run"])
+    module = __import__(f"xskit.experiments.{experiment.module}", fromlist=["run"])
     assert callable(module.run)
     for words in (experiment.title, experiment.source, experiment.question, experiment.conditions):
         assert words

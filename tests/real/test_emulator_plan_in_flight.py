@@ -13,10 +13,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.real.lab_rig import PATIENCE_SECONDS, Flow, dropped, pair
-from xskit.bench.experiments.pagepool import PagePoolWatch
 from xskit.emulator.packet_mix import PacketMix
 from xskit.emulator.plan import LinkPlan, plan
 from xskit.emulator.plan_data import SizeRow
+from xskit.experiments.pagepool import PagePoolWatch
 
 pytestmark = pytest.mark.root
 

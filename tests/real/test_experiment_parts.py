@@ -16,17 +16,17 @@ import pytest
 from tests.real.lab_rig import SO_RCVBUFFORCE, wait_until
 from xskit.abi.bpf import AttachType, ProgramType
 from xskit.bench.copies import CopyCount
-from xskit.bench.experiments.actions import passed_and_redirected
-from xskit.bench.experiments.bursts import segmented
-from xskit.bench.experiments.large_memory import fill_and_drain
-from xskit.bench.experiments.pagepool import PagePoolWatch
-from xskit.bench.experiments.rooms import Pair
-from xskit.bench.experiments.view_cost import ViewCost, view_costs
 from xskit.bpf.asm import Assembler
 from xskit.bpf.attach import XdpMode, attach
 from xskit.bpf.errors import BpfError
 from xskit.bpf.program import Program, ProgramSpec
 from xskit.bpf.tracepoint import attach_tracepoint
+from xskit.experiments.actions import passed_and_redirected
+from xskit.experiments.bursts import segmented
+from xskit.experiments.large_memory import fill_and_drain
+from xskit.experiments.pagepool import PagePoolWatch
+from xskit.experiments.rooms import Pair
+from xskit.experiments.view_cost import ViewCost, view_costs
 from xskit.netconf.interfaces import index
 from xskit.netconf.netdev import page_pools
 from xskit.xsk.probe import why_no_frames_of

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from xskit.bench.experiments.catalogue import find
-from xskit.bench.experiments.combined import combined
-from xskit.bench.experiments.experiment import ExperimentResult, Options
-from xskit.bench.experiments.tables import Table
 from xskit.cli.experiment_guests import in_guest
+from xskit.experiments.catalogue import find
+from xskit.experiments.combined import combined
+from xskit.experiments.experiment import ExperimentResult, Options
+from xskit.experiments.tables import Table
 
 pytestmark = pytest.mark.vm_bench
 

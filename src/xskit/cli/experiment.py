@@ -13,7 +13,7 @@ from xskit.cli.nic import USUAL_NIC, Nic
 from xskit.errors import UsageError
 
 if TYPE_CHECKING:
-    from xskit.bench.experiments.experiment import Experiment, ExperimentResult, Options
+    from xskit.experiments.experiment import Experiment, ExperimentResult, Options
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -31,7 +31,7 @@ def list_experiments() -> None:
 
     Example: xskit experiment list
     """
-    from xskit.bench.experiments.catalogue import CATALOGUE
+    from xskit.experiments.catalogue import CATALOGUE
 
     for one in CATALOGUE:
         print(f"{one.name:<12} {one.title}\n{'':<12} {one.source}")
@@ -72,9 +72,9 @@ def run(
       xskit experiment run frame-sizes --short
       xskit experiment run tx-sizes --kernel 5.10,6.1,7.3 --nic virtio-net
     """
-    from xskit.bench.experiments import report
-    from xskit.bench.experiments.catalogue import find
-    from xskit.bench.experiments.experiment import Options
+    from xskit.experiments import report
+    from xskit.experiments.catalogue import find
+    from xskit.experiments.experiment import Options
     from xskit.netconf.signals import terminated_by_exception
 
     chosen = find(name)
@@ -151,8 +151,8 @@ def report_results(
     \b
     Example: xskit experiment report tx-sizes --format markdown
     """
-    from xskit.bench.experiments import report
-    from xskit.bench.experiments.catalogue import CATALOGUE, find
+    from xskit.experiments import report
+    from xskit.experiments.catalogue import CATALOGUE, find
 
     wanted = CATALOGUE if name is None else (find(name),)
     found = {one.name: report.kept(_folder(), one.name) for one in wanted}

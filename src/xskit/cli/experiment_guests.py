@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xskit.bench.experiments.experiment import Experiment, ExperimentResult, Options
+from xskit.experiments.experiment import Experiment, ExperimentResult, Options
 from xskit.vm.errors import GuestError
 
 if TYPE_CHECKING:

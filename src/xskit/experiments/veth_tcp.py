@@ -9,22 +9,22 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from xskit.abi.bpf import XdpAction
-from xskit.bench.experiments.experiment import ExperimentResult, Options
-from xskit.bench.experiments.pagepool import PagePoolWatch
-from xskit.bench.experiments.rooms import Pair
-from xskit.bench.experiments.tables import Cell, Column, Table
-from xskit.bench.experiments.veth_buffers import (
+from xskit.bench.in_guest import emulated
+from xskit.bpf.asm import Assembler
+from xskit.bpf.attach import XdpMode, attach
+from xskit.bpf.probe import BpfFeature, available
+from xskit.bpf.program import Program, ProgramSpec
+from xskit.experiments.experiment import ExperimentResult, Options
+from xskit.experiments.pagepool import PagePoolWatch
+from xskit.experiments.rooms import Pair
+from xskit.experiments.tables import Cell, Column, Table
+from xskit.experiments.veth_buffers import (
     FULL_PAGE,
     HALF_PAGE,
     HALF_PAGE_192,
     PUBLISHED_LARGEST_MTU,
     RFC_CAPACITY,
 )
-from xskit.bench.in_guest import emulated
-from xskit.bpf.asm import Assembler
-from xskit.bpf.attach import XdpMode, attach
-from xskit.bpf.probe import BpfFeature, available
-from xskit.bpf.program import Program, ProgramSpec
 from xskit.lab.host import Host
 from xskit.lab.traffic import tcp
 from xskit.netconf.interfaces import index

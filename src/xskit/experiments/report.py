@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill, wrap
 
-from xskit.bench.experiments.combined import combined
-from xskit.bench.experiments.experiment import Experiment, ExperimentResult, ResultError
-from xskit.bench.experiments.tables import Table
+from xskit.experiments.combined import combined
+from xskit.experiments.experiment import Experiment, ExperimentResult, ResultError
+from xskit.experiments.tables import Table
 
 __all__ = ["as_json", "keep", "kept", "markdown", "text"]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xskit.bench.experiments.actions import Passage, passed_and_redirected
-from xskit.bench.experiments.experiment import ExperimentResult, Options
-from xskit.bench.experiments.tables import Cell, Column, Table
-from xskit.bench.experiments.view_cost import ViewCost, view_costs
 from xskit.bench.in_guest import counted_instructions, emulated
 from xskit.bench.packet import FCS_BYTES
 from xskit.bench.results import CaseResult
 from xskit.bench.session import measure
 from xskit.bench.settings import BenchMode, Case, Conditions
+from xskit.experiments.actions import Passage, passed_and_redirected
+from xskit.experiments.experiment import ExperimentResult, Options
+from xskit.experiments.tables import Cell, Column, Table
+from xskit.experiments.view_cost import ViewCost, view_costs
 from xskit.xsk.probe import why_no_frames_of
 
 __all__ = ["PACKET_BYTES", "run"]

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from xskit.bench.experiments.rooms import Pair
 from xskit.emulator.report import Report
 from xskit.errors import KernelError
+from xskit.experiments.rooms import Pair
 from xskit.lab import Lab
 from xskit.lab.host import Host
 
