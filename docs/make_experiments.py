@@ -1,6 +1,6 @@
 """Writes the pages of the experiments: what was published, and what was measured last on each kernel.
 
-    python docs/make_experiments.py            both parts, from the results that `xskit experiment run` kept, and plots
+    python docs/make_experiments.py            both parts, from the results that `xskit experiment run` kept, and charts
     python docs/make_experiments.py FOLDER     the same from results that lie elsewhere
     python docs/make_experiments.py --check    only tell which pages do not show what the catalogue says is published
 
@@ -13,10 +13,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 from page_parts import DOCS, write
 
+from xskit.bench import charts, render
+from xskit.bench.document import Dots, Plot
 from xskit.experiments import report
 from xskit.experiments.catalogue import CATALOGUE
 from xskit.experiments.experiment import Experiment, ExperimentResult
@@ -27,40 +30,24 @@ SCRIPT = "docs/make_experiments.py"
 
 def published(one: Experiment) -> str:
     """Question, source, and the published tables."""
-    tables = (table.markdown() for table in one.published)
-    return "\n\n".join(
-        [f"# {one.name}: {one.title}", one.question, f"Source: {one.source}.", "## Published", *tables, one.conditions]
-    )
+    return render.markdown(report.published(one))
 
 
 def measured(one: Experiment, results: Sequence[ExperimentResult]) -> str:
-    """All results in the same layout, and what of them can be held against what was published."""
+    """All results in the same layout, and what of them can be held against what was published. Writes the charts."""
     said = (
         f"`xskit experiment run {one.name}` prints this; what stands below was produced by the commands that are "
         "shown. *SHARED* marks a run on a machine on which others were at work."
     )
-    return "\n\n".join(
-        [
-            "## Ours",
-            said,
-            report.markdown(one, results),
-            *(pictures(one, results)),
-            "## What can be compared",
-            f"Comparable: {one.comparable}",
-            f"Not: {one.different}",
-        ]
-    )
+    ours, *parts = report.measured(one, results)
+    names = (f"{one.name}-{number}.svg" for number in count())
 
+    def picture(chart: Plot | Dots) -> str:
+        path = DOCS / "images" / next(names)
+        path.write_text(charts.svg(chart) + "\n", encoding="utf-8")
+        return f"../images/{path.name}"
 
-def pictures(one: Experiment, results: Sequence[ExperimentResult]) -> list[str]:
-    """Writes the plots below docs/images; how the page shows them."""
-    shown: list[str] = []
-    for result in results:
-        for plot in result.plots:
-            path = DOCS / "images" / f"{one.name}-{len(shown)}.svg"
-            path.write_text(plot.svg() + "\n", encoding="utf-8")
-            shown.append(f"{result.where}: {plot.title}.\n\n![{plot.title}](../images/{path.name})")
-    return shown
+    return render.markdown([ours, said, *parts], picture)
 
 
 def main(arguments: list[str]) -> int:

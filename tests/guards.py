@@ -46,11 +46,13 @@ class Watch:
 
 
 def descriptors() -> set[str]:
-    """Open file descriptors of this process."""
+    """Open file descriptors of this process, but for the fonts that matplotlib keeps open once it has drawn a text."""
     found = set()
     for number in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):  # the one that listed the folder
-            found.add(f"file descriptor {number} ({os.readlink(f'/proc/self/fd/{number}')})")
+            target = os.readlink(f"/proc/self/fd/{number}")
+            if "/matplotlib/mpl-data/fonts/" not in target:
+                found.add(f"file descriptor {number} ({target})")
     return found
 
 

@@ -170,7 +170,7 @@ def test_results_are_compared(machine: Outer, tmp_path: Path) -> None:
     text = bench(machine, "compare", str(base), str(other))
     assert text.count("+300.0%") == text.count("worse (6 and 6 runs)") == 2
     assert "WARNING: the machines differ" in text
-    assert re.search(r"^cpu\.model: .* -> another$", text.replace("\n    ", " "), re.MULTILINE)
+    assert re.search(r"^- cpu\.model: .* -> another$", text.replace("\n  ", " "), re.MULTILINE)
     assert bench(machine, "compare", str(base), str(other), "--check", code=1) == text
 
     rows = list(csv.DictReader(bench(machine, "compare", str(base), str(other), "--format", "csv").splitlines()))
@@ -193,7 +193,7 @@ def test_results_are_compared(machine: Outer, tmp_path: Path) -> None:
     assert f"{base} has no results of rxdrop" in early.err
 
     now = bench(machine, "txonly", *QUICK, *sizes, "--compare", str(base))
-    assert "base.json -> now" in now.replace("\n    ", " ")
+    assert "base.json -> now" in " ".join(now.split())
     assert "too few runs (6 and 2 runs)" in now
 
 

@@ -84,14 +84,15 @@ def test_it_has_every_file_of_the_package_and_the_licence(wheel: Path):
     assert {name for name in names if name.startswith("xskit/")} == tracked
     assert f"{Path(metadata).parent}/licenses/LICENSE" in names
     asked = {Requirement(line) for line in re.findall(r"^Requires-Dist: (.*)$", text, re.MULTILINE)}
-    assert asked == set(map(Requirement, PROJECT["dependencies"]))
+    extras = {f"{one}; extra == '{extra}'" for extra, ones in PROJECT["optional-dependencies"].items() for one in ones}
+    assert asked == set(map(Requirement, [*PROJECT["dependencies"], *extras]))
 
 
 def test_it_is_found_where_it_was_installed_and_has_nothing_else(installed: Path, tmp_path: Path):
     where = run(installed / "python", "-c", "import xskit; print(xskit.__file__)", cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(installed.parent)
-    missing = "from importlib.util import find_spec; print(find_spec('pytest'), find_spec('pyroute2'))"
-    assert run(installed / "python", "-c", missing, cwd=tmp_path) == "None None\n"
+    missing = "from importlib.util import find_spec; print(*map(find_spec, ('pytest', 'pyroute2', 'matplotlib')))"
+    assert run(installed / "python", "-c", missing, cwd=tmp_path) == "None None None\n"
 
 
 def test_its_commands_answer(installed: Path, tmp_path: Path):

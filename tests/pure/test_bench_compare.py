@@ -12,7 +12,7 @@ import pytest
 
 from tests.pure.support_results import made_session
 from xskit.bench.compare import across, sessions
-from xskit.bench.compare_text import as_csv, as_dict, as_mail, as_markdown
+from xskit.bench.compare_report import as_csv, as_dict, as_mail, as_markdown
 from xskit.bench.machine import describe_machine, differences
 from xskit.bench.others import OtherPrograms
 from xskit.bench.results import FileError, Session

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from io import StringIO
 from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
 import typer
-from rich.console import Console
 
 from tests.pure.support_results import made_session
+from xskit.bench import render
 from xskit.bench.compare import across, sessions
-from xskit.bench.compare_text import as_csv, as_dict, as_mail, as_markdown
+from xskit.bench.compare_report import as_csv, as_dict, as_mail, as_markdown
 from xskit.bench.counted import middle_half
 from xskit.bench.in_guest import COUNTED, COUNTED_VARIABLE, EMULATED_VARIABLE, RATIO, VIRTUAL
 from xskit.bench.merge import GuestSession, merged
 from xskit.bench.metrics import COUNTED_OF_MODE
-from xskit.bench.page import render
 from xskit.bench.results import FileError, Session
+from xskit.bench.session_report import final, page
 from xskit.bench.settings import Case
-from xskit.bench.table import final
 from xskit.bench.xdpsock_format import Printer
 from xskit.cli.bench import bench
 from xskit.cli.bench_guests import _failure, guest_words, layout
@@ -58,9 +56,7 @@ def two_kernels(*, counted: bool = True, copied: tuple[float, float] = (60.0, 0.
 
 
 def printed(session: Session) -> str:
-    console = Console(width=200, record=True, file=StringIO())
-    console.print(final(session, extra=True))
-    return console.export_text()
+    return render.text(final(session, extra=True), 200)
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
@@ -230,13 +226,13 @@ def test_a_report_of_kvm_guests_has_ordinary_figures_and_says_so() -> None:
 
 
 def test_a_page_of_guests_is_whole() -> None:
-    page = render(two_kernels())
-    assert "its clock counts instructions" in page
-    assert page.index("its clock counts instructions") < page.index("<table")
-    assert "Over time" not in page
-    for part in page.split("<svg")[1:]:
+    written = render.html("guests", page(two_kernels()))
+    assert "its clock counts instructions" in written
+    assert written.index("its clock counts instructions") < written.index("<table")
+    assert "Over time" not in written
+    for part in written.split("<svg")[1:]:
         ElementTree.fromstring("<svg" + part.split("</svg>")[0] + "</svg>")
-    assert "Over time" in render(two_kernels(counted=False))
+    assert "Over time" in render.html("guests", page(two_kernels(counted=False)))
 
 
 # --- compared ---------------------------------------------------------------------------------------------------------

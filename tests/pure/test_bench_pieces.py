@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,17 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.pure.support_results import made_session, samples
-from xskit.bench import svg
+from xskit.bench import charts, render
+from xskit.bench.document import Column, Dots, Folded, Heading, Items, Part, Plot, Row, Table
 from xskit.bench.inference import spread
 from xskit.bench.interrupts import Interrupts
 from xskit.bench.metrics import METRICS, OF_MODE, Sample, rates, steady_from
 from xskit.bench.packet import PacketSpec
-from xskit.bench.page import render
 from xskit.bench.programs import echo_program, live_program, sink_program, sockets_program
+from xskit.bench.session_report import page
 from xskit.bench.settings import MODES, Case, Conditions, distinguishing, sweep
 from xskit.bench.words import case_words, figure, interval
+from xskit.cli.output import lack_of_charts
 from xskit.errors import UsageError
 from xskit.xsk.headers import checksum, transport_checksum_holds
 
@@ -190,26 +193,130 @@ def test_cases_are_named_by_the_options_that_made_them() -> None:
     assert case_words(label) == "l2fwd, mode native, poll, tx-cycle 1ms, interface veth"
 
 
-def test_pages_and_plots_are_well_formed() -> None:
-    plot = svg.dots([svg.Dots("a < b & c", [1.0, 2.0, 30.0], 2.0, 1.0, 30.0, (2,))], "pps")
-    assert len(ElementTree.fromstring(plot).findall("circle")) == 3
-    curve = svg.lines([svg.Line("x", [(0.0, 0.0), (1.0, 5.0)]), svg.Line("y", [(0.5, 1.0)])], "s", "pps")
-    assert len(ElementTree.fromstring(curve).findall("polyline")) == 2
-    assert svg.lines([], "s", "pps") == ""
-    page = render(made_session(Case("latency"), Case("rxdrop", source_mac="02:00:00:00:00:09")))
-    for part in page.split("<svg")[1:]:
-        ElementTree.fromstring("<svg" + part.split("</svg>")[0] + "</svg>")
-    assert "Round trips" in page
+# --- documents --------------------------------------------------------------------------------------------------------
+
+FAR = Row("a < b & c", [1.0, 2.0, 30.0], 2.0, 1.0, 30.0, (2,))
+DOTS = Dots("rates", "pps", [FAR, Row("no interval", [3.0], 3.0, None, None)])
+CURVES = Plot("curves", "s", "pps", [("x", [(0.0, 0.0), (1.0, 5.0)]), ("y", [(0.5, 1.0)])], {0.0: "begin", 1.0: "end"})
+TABLE = Table(
+    "Sizes",
+    [Column("case"), Column("figure"), Column("pps", "pps"), Column("why")],
+    [["a | b", "received", 1_000, "it is so"], ["a | b", "sent", None, ""], ["second", "sent", "no", "x"]],
+    "A note.",
+)
+PARTS: list[Part] = [
+    Heading("Title", 1), "", "Some `code` & words.", TABLE, Items(["one", "two"]), DOTS, Folded("more", ["within"])
+]  # fmt: skip
 
 
-def test_long_names_of_cases_have_room() -> None:
-    label = "rxdrop, mode generic, packet-size 1500, frame-size 2048, kernel 6.12"
-    for name in ("short", label):
-        picture = ElementTree.fromstring(svg.dots([svg.Dots(name, [1.0, 2.0], 1.5, None, None)], "pps"))
-        (text,) = [one for one in picture.iter("text") if one.text == name]
-        assert float(text.attrib["x"]) >= 6 * len(name)
-        dots = [float(one.attrib["cx"]) for one in picture.iter("circle")]
-        assert float(text.attrib["x"]) < min(dots) <= max(dots) < float(picture.attrib["width"])
+def test_a_document_as_text() -> None:
+    assert render.text(PARTS, 80).splitlines() == [
+        "Title",
+        "",
+        "Some `code` & words.",
+        "",
+        "Sizes",
+        "  case    figure      pps  why",
+        "  ------  --------  -----  --------",
+        "  a | b   received  1,000  it is so",
+        "  a | b   sent          -",
+        "  second  sent         no  x",
+        "A note.",
+        "",
+        "- one",
+        "- two",
+    ]
+
+
+def test_a_table_that_is_too_wide_gives_its_last_and_first_column_lines_of_their_own() -> None:
+    assert render.text([TABLE], 30).splitlines() == [
+        "Sizes",
+        "  case    figure      pps",
+        "  ------  --------  -----",
+        "  a | b   received  1,000",
+        "          why: it is so",
+        "  a | b   sent          -",
+        "  second  sent         no",
+        "          why: x",
+        "",
+        "A note.",
+    ]
+    assert render.text([TABLE], 20).splitlines() == [
+        "Sizes",
+        "  figure      pps",
+        "  --------  -----",
+        "",
+        "a | b",
+        "  received  1,000",
+        "            why: it is",
+        "            so",
+        "  sent          -",
+        "",
+        "second",
+        "  sent         no",
+        "            why: x",
+        "",
+        "A note.",
+    ]
+
+
+def test_words_are_wrapped_only_where_nothing_else_helps() -> None:
+    table = Table("", [Column("some words of a case"), Column("figures", "count")], [["a case of many words", 123_456]])
+    assert render.text([table], 24).splitlines() == [
+        "  some words of  figures",
+        "  a case",
+        "  -------------  -------",
+        "  a case of      123,456",
+        "  many words",
+    ]
+
+
+def test_a_document_as_markdown() -> None:
+    written = render.markdown(PARTS, lambda chart: f"{chart.title}.svg")
+    assert written.startswith(
+        "# Title\n\nSome `code` & words.\n\n**Sizes**\n\n| case | figure | pps | why |\n| --- | --- | ---: | --- |"
+    )
+    assert "| a \\| b | received | 1,000 | it is so |" in written
+    assert written.endswith("A note.\n\n- one\n- two\n\n![rates](rates.svg)\n\n**more**\n\nwithin")
+    assert "![" not in render.markdown(PARTS)
+
+
+def test_a_document_as_a_page() -> None:
+    written = render.html("a & b", PARTS)
+    assert "<title>a &amp; b</title>" in written
+    assert "<p>Some <code>code</code> &amp; words.</p>" in written
+    assert "<tr><td>a | b<td>received<td class=n>1,000<td>it is so" in written
+    assert "<details><summary>more</summary><p>within</p></details>" in written
+
+
+def test_charts_are_well_formed_and_have_their_words() -> None:
+    for chart, words in ((DOTS, {"a < b & c", "pps"}), (CURVES, {"x", "y", "begin", "end", "s", "pps"})):
+        drawn = ElementTree.fromstring(charts.inline(chart))
+        assert words <= {text.text for text in drawn.iter("text")}
+    assert ElementTree.fromstring(charts.inline(Plot("nothing", "s", "pps"))).tag == "svg"
+
+
+def test_pages_name_no_other_place() -> None:
+    written = render.html(
+        "latency", page(made_session(Case("latency"), Case("rxdrop", source_mac="02:00:00:00:00:09")))
+    )
+    pictures = written.split("<svg")[1:]
+    assert len(pictures) >= 5
+    for picture in pictures:
+        ElementTree.fromstring("<svg" + picture.split("</svg>")[0] + "</svg>")
+    assert "Round trips" in written
+    assert "http" not in written
+
+
+def test_without_matplotlib_a_page_says_how_to_get_charts(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr(charts, "find_spec", lambda name: None)
+    written = render.html("latency", page(made_session(Case("latency"))))
+    assert "xskit[plots]" in written
+    assert "<svg" not in written
+    assert lack_of_charts("page.html has")
+    cause, remedy = capsys.readouterr().err.splitlines()
+    assert cause == f"xskit: page.html has {charts.MISSING}"
+    assert remedy == f"try: {sys.executable} -m pip install matplotlib"
 
 
 def test_every_mode_has_metrics_with_names() -> None:

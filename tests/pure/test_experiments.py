@@ -9,6 +9,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from xskit.bench import charts, render
+from xskit.bench.document import Column, Plot, Table, shown
 from xskit.bench.in_guest import COUNTED, COUNTED_VARIABLE, EMULATED, EMULATED_VARIABLE
 from xskit.cli.experiment import run
 from xskit.errors import UsageError
@@ -17,7 +19,6 @@ from xskit.experiments.catalogue import CATALOGUE, find
 from xskit.experiments.combined import combined
 from xskit.experiments.experiment import ExperimentResult, Options, ResultError
 from xskit.experiments.large_memory import Filling
-from xskit.experiments.tables import Column, Plot, Table, shown
 from xskit.vm.errors import GuestError
 
 TABLE = Table(
@@ -38,6 +39,14 @@ def result(where="Linux 6.18, veth", **others) -> ExperimentResult:
     for name, value in others.items():
         setattr(made, name, value)
     return made
+
+
+def as_text(experiment, results) -> str:
+    return render.text(report.whole(experiment, results), report.WIDTH)
+
+
+def as_markdown(experiment, results) -> str:
+    return render.markdown(report.measured(experiment, results))
 
 
 # --- the model ------------------------------------------------------------------------------------------------------
@@ -90,7 +99,7 @@ def test_figures_by_unit(cell, unit, text):
 
 
 def test_a_table_as_text_has_its_columns_below_each_other():
-    title, *lines, note = TABLE.text().splitlines()
+    title, *lines, note = render.text([TABLE], 110).splitlines()
     assert (title, note) == ("Rates", "A note.")
     heads = lines[0].rstrip()
     assert [line.index("%") + 1 for line in lines[2:]] == [len(heads)] * 2
@@ -98,7 +107,7 @@ def test_a_table_as_text_has_its_columns_below_each_other():
 
 
 def test_a_table_as_markdown():
-    assert TABLE.markdown().splitlines()[2:6] == [
+    assert render.markdown([TABLE]).splitlines()[2:6] == [
         "| size | rate | speed | gain |",
         "| --- | ---: | ---: | ---: |",
         "| 64 | 1,916,747 | 8.57 | 3.0 % |",
@@ -107,9 +116,10 @@ def test_a_table_as_markdown():
 
 
 def test_a_plot_is_a_picture_by_itself():
-    root = ElementTree.fromstring(result().plots[0].svg())
+    root = ElementTree.fromstring(charts.svg(result().plots[0]))
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
-    assert root.find("{http://www.w3.org/2000/svg}polyline") is not None
+    assert {"ms", "share", "a"} <= {text.text for text in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert charts.svg(result().plots[0]) == charts.svg(result().plots[0])
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
@@ -156,20 +166,20 @@ def test_what_one_guest_has_found_is_kept_though_the_next_one_fails(tmp_path, mo
 
 def test_a_report_begins_with_what_its_figures_mean():
     experiment = find("tx-sizes")
-    said = report.text(experiment, [result(emulated=True, counted=True)]).replace("\n", " ")
+    said = as_text(experiment, [result(emulated=True, counted=True)]).replace("\n", " ")
     assert said.index(COUNTED) < said.index("Published")
-    assert EMULATED in report.text(experiment, [result(emulated=True)]).replace("\n", " ")
-    assert "SHARED: others took 1.5 CPUs" in report.text(experiment, [result(others_cpus=1.5)])
-    assert "SHARED" not in report.text(experiment, [result(others_cpus=0.05)])
-    written = report.markdown(experiment, [result()])
+    assert EMULATED in as_text(experiment, [result(emulated=True)]).replace("\n", " ")
+    assert "SHARED: others took 1.5 CPUs" in as_text(experiment, [result(others_cpus=1.5)])
+    assert "SHARED" not in as_text(experiment, [result(others_cpus=0.05)])
+    written = as_markdown(experiment, [result()])
     assert "`xskit experiment run tx-sizes`, 2026-01-02" in written
     assert "- It is so." in written
-    assert "Not measured yet" in report.markdown(experiment, [])
+    assert "Not measured yet" in as_markdown(experiment, [])
 
 
 def test_tables_that_are_alike_are_shown_once():
     other = result("Linux 7.3", tables=[TABLE, Table("Only here", [Column("a")], [["b"]])])
-    for said in (report.text(find("bridge"), [result(), other]), report.markdown(find("bridge"), [result(), other])):
+    for said in (as_text(find("bridge"), [result(), other]), as_markdown(find("bridge"), [result(), other])):
         assert (said.count("A note."), said.count("Only here")) == (1, 1)
         assert "Linux 7.3" in said
 
@@ -204,7 +214,7 @@ def test_copy_and_page_are_held_against_each_other():
         ["1500", 8000.0, 1500, 4400.0, pytest.approx(45)],
     ]
     assert combined("tx-sizes", [page, result()]) == combined("bridge", [copy, page]) == []
-    assert "All together" in report.markdown(find("tx-sizes"), [copy, page])
+    assert "All together" in as_markdown(find("tx-sizes"), [copy, page])
 
 
 def test_only_a_large_memory_shows_that_the_old_limit_is_gone():
@@ -251,7 +261,7 @@ def test_each_experiment_can_be_run_and_says_what_it_is(experiment):
     assert experiment.published
     for table in experiment.published:
         assert all(len(row) == len(table.columns) for row in table.rows)
-        assert table.text()
+        assert render.text([table], report.WIDTH)
 
 
 def test_published_gains_follow_from_the_published_rates():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from xskit.experiments.tables import Table
 
 from xskit.cli.experiment_guests import in_guest
 from xskit.experiments.catalogue import find
 from xskit.experiments.combined import combined
 from xskit.experiments.experiment import ExperimentResult, Options
-from xskit.experiments.tables import Table
 
 pytestmark = pytest.mark.vm_bench
 

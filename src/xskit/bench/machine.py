@@ -17,7 +17,7 @@ from xskit.netconf import ethtool
 from xskit.netconf.interfaces import control_socket, look
 from xskit.netconf.netdev import device_features
 
-__all__ = ["PASSING", "describe_interface", "describe_machine", "differences"]
+__all__ = ["PASSING", "describe_interface", "describe_machine", "differences", "flat"]
 
 PASSING = ("load", "free_bytes", "hostname")
 """Facts that change from minute to minute, or do not matter, and are not compared."""
@@ -91,7 +91,7 @@ def describe_interface(name: str, mode: BindModeInUse) -> dict[str, Any]:
 
 def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
     """Facts that differ, (name, first, second); what passes is left out. A fact that one side lacks is None there."""
-    one, other = dict(_flat(first)), dict(_flat(second))
+    one, other = dict(flat(first)), dict(flat(second))
     names = [name for name in dict.fromkeys([*one, *other]) if name.split(".")[0] not in PASSING]
     return [
         (name, one.get(name), other.get(name))
@@ -100,10 +100,11 @@ def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[tup
     ]
 
 
-def _flat(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Facts in facts get names with a dot."""
     for name, value in facts.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
+            yield from flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 

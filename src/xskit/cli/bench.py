@@ -203,7 +203,9 @@ def _measure(
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE", help="write everything there too, as JSON")
     ] = None,
-    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="write a page with plots")] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="write a page; with charts, if xskit[plots] is there")
+    ] = None,
     compare: Annotated[
         Path | None, typer.Option("--compare", metavar="FILE", help="compare with results that --json wrote")
     ] = None,
@@ -283,7 +285,7 @@ def _measure(
     if before is not None:
         assert compare is not None
         from xskit.bench import compare as comparing
-        from xskit.bench.compare_text import as_mail
+        from xskit.bench.compare_report import as_mail
 
         found = comparing.sessions(before, session, (str(compare), "now"), least=smallest)
         print(f"\n{as_mail(found)}", file=sys.stderr if json else sys.stdout)

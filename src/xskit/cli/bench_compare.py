@@ -77,7 +77,7 @@ def _field(option: str) -> str:
 
 
 def _formatted(found: list[Comparison], format: str) -> str:
-    from xskit.bench.compare_text import as_csv, as_dict, as_mail, as_markdown
+    from xskit.bench.compare_report import as_csv, as_dict, as_mail, as_markdown
 
     if format == "json":
         return json_module.dumps([as_dict(one) for one in found], indent=1)

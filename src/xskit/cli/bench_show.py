@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xskit.bench.in_guest import COUNTED, counted_instructions
-from xskit.cli.output import OutputError
+from xskit.cli.output import lack_of_charts, write_text
 
 if TYPE_CHECKING:
     from xskit.bench.results import Session
@@ -57,9 +58,13 @@ class Display:
         if self._printer:
             self._printer.observe(running)
         if self._live:
-            from xskit.bench.table import live
+            from rich.text import Text
 
-            self._live.update(live(self._session, running, self._total), refresh=True)
+            from xskit.bench import render
+            from xskit.bench.session_report import live
+
+            said = render.text(live(self._session, running, self._total), self._live.console.width)
+            self._live.update(Text(said), refresh=True)
 
     def note(self, session: Session) -> None:
         """A run is over."""
@@ -69,25 +74,16 @@ class Display:
 def show(
     session: Session, *, json: bool, format: str, extra: bool, calls: bool, report: Path | None, html: Path | None
 ) -> None:
+    """What was measured, on stdout and in files."""
+    from xskit.bench import render, session_report
+
     if json:
         print(session.to_json())
     elif format == "table":
-        from rich.console import Console
-
-        from xskit.bench.table import final
-
-        console = Console(width=None if sys.stdout.isatty() else 130)
-        console.print(final(session, extra=extra, calls=calls))
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 130
+        print(render.text(session_report.final(session, extra=extra, calls=calls), width))
     if report:
-        _write(report, session.to_json() + "\n")
+        write_text(report, session.to_json() + "\n")
     if html:
-        from xskit.bench.page import render
-
-        _write(html, render(session))
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror}", remedy=f"ls -ld {path.parent}") from error
+        write_text(html, render.html("xskit bench", session_report.page(session)))
+        lack_of_charts(f"{html} has")

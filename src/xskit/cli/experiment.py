@@ -59,7 +59,9 @@ def run(
         float | None, typer.Option(help="of one measurement", show_default="2, with --short 0.3")
     ] = None,
     repeat: Annotated[int | None, typer.Option(help="measurements of each", show_default="7, with --short 3")] = None,
-    plots: Annotated[Path | None, typer.Option(metavar="DIR", help="write the plots there, as SVG")] = None,
+    plots: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="write the charts there, as SVG (needs xskit[plots])")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="print the results as JSON")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="say nothing while it runs")] = False,
 ) -> None:
@@ -72,6 +74,8 @@ def run(
       xskit experiment run frame-sizes --short
       xskit experiment run tx-sizes --kernel 5.10,6.1,7.3 --nic virtio-net
     """
+    from xskit.bench import render
+    from xskit.cli.output import lack_of_charts
     from xskit.experiments import report
     from xskit.experiments.catalogue import find
     from xskit.experiments.experiment import Options
@@ -100,9 +104,9 @@ def run(
                 found = in_guest(chosen, one, asked.nic or USUAL_NIC, options)
                 report.keep(_folder(), found)  # the next guest may fail
                 results += found
-    if plots is not None:
-        _write_plots(plots, results)
-    print(report.as_json(results) if json else report.text(chosen, results))
+    if plots is not None and not lack_of_charts(f"{plots} gets"):
+        _write_charts(plots, results)
+    print(report.as_json(results) if json else render.text(report.whole(chosen, results), report.WIDTH))
 
 
 def _interfaces(chosen: Experiment, text: str | None) -> tuple[str, ...]:
@@ -151,6 +155,7 @@ def report_results(
     \b
     Example: xskit experiment report tx-sizes --format markdown
     """
+    from xskit.bench import render
     from xskit.experiments import report
     from xskit.experiments.catalogue import CATALOGUE, find
 
@@ -159,14 +164,12 @@ def report_results(
     if format == "json":
         print(report.as_json([result for results in found.values() for result in results]))
         return
-    parts = []
-    for one in wanted:
-        results = found[one.name]
-        if format == "markdown":
-            parts.append(f"## {one.name}\n\n{report.markdown(one, results)}")
-        else:
-            parts.append(report.text(one, results))
-    print("\n\n\n".join(parts))
+    for number, (one, results) in enumerate(zip(wanted, found.values(), strict=True)):
+        parts = report.whole(one, results)
+        print(
+            "\n\n" * (number > 0)
+            + (render.markdown(parts) if format == "markdown" else render.text(parts, report.WIDTH))
+        )
 
 
 def _folder() -> Path:
@@ -175,18 +178,15 @@ def _folder() -> Path:
     return cache_root() / "experiments"
 
 
-def _write_plots(folder: Path, results: list[ExperimentResult]) -> None:
-    from xskit.cli.output import OutputError
+def _write_charts(folder: Path, results: list[ExperimentResult]) -> None:
+    from xskit.bench import charts
+    from xskit.cli.output import write_text
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for result in results:
-            for number, plot in enumerate(result.plots):
-                path = folder / f"{result.experiment}-{number}.svg"
-                path.write_text(plot.svg(), encoding="utf-8")
-                _say(f"{path}: {plot.title}")
-    except OSError as error:
-        raise OutputError(f"plots cannot be written to {folder}: {error.strerror}") from error
+    for result in results:
+        for number, plot in enumerate(result.plots):
+            path = folder / f"{result.experiment}-{number}.svg"
+            write_text(path, charts.svg(plot) + "\n")
+            _say(f"{path}: {plot.title}")
 
 
 def _say(line: str) -> None:

@@ -105,6 +105,30 @@ def write_report(report: Report, path: Path | None, stream: TextIO, *, json: boo
         raise _unwritable(path, error) from error
 
 
+def write_text(path: Path, content: str) -> None:
+    """Write results, into a folder that is made for them where it is not there.
+
+    Raises:
+        OutputError: they cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror}", remedy=f"ls -ld {path.parent}") from error
+
+
+def lack_of_charts(what: str) -> bool:
+    """Whether charts cannot be drawn here; then it says on stderr what mends it."""
+    from xskit.bench import charts
+
+    if charts.available():
+        return False
+    command = shlex.join([sys.executable, "-m", "pip", "install", "matplotlib"])
+    print(f"xskit: {what} {charts.MISSING}\ntry: {command}", file=sys.stderr)
+    return True
+
+
 def _text(report: Report, *, json: bool) -> str:
     return report.to_json() if json else str(report)
 

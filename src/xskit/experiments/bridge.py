@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from xskit.bench.document import Cell, Column, Table
 from xskit.bench.in_guest import emulated
 from xskit.bench.results import CaseResult
 from xskit.bench.session import measure
@@ -15,7 +16,6 @@ from xskit.bench.settings import Case, Conditions, DriveKind
 from xskit.errors import XskitError
 from xskit.experiments.experiment import ExperimentResult, Options
 from xskit.experiments.large_memory import Filling, fill_and_drain
-from xskit.experiments.tables import Cell, Column, Table
 from xskit.lab import Lab
 from xskit.lab.host import Host
 from xskit.lab.traffic import PORT, tcp

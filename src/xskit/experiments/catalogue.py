@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 
+from xskit.bench.document import Column, Table
 from xskit.errors import UsageError
 from xskit.experiments.experiment import Experiment
-from xskit.experiments.tables import Column, Table
 
 __all__ = ["CATALOGUE", "find"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xskit.bench.document import Cell, Column, Table
 from xskit.experiments.experiment import ExperimentResult
-from xskit.experiments.tables import Cell, Column, Table
 
 __all__ = ["combined"]
 

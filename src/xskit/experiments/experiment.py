@@ -13,10 +13,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from xskit.bench.document import Plot, Table
 from xskit.bench.in_guest import COUNTED, EMULATED, counted_instructions, emulated
 from xskit.bench.others import BUSY, OtherPrograms
 from xskit.errors import UsageError, XskitError
-from xskit.experiments.tables import Plot, Table
 from xskit.files import ReadError, read
 
 __all__ = ["SCHEMA", "Experiment", "ExperimentResult", "Options", "ResultError"]

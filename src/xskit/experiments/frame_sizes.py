@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from xskit.bench.document import Cell, Column, Table
 from xskit.bench.in_guest import counted_instructions, emulated
 from xskit.bench.packet import FCS_BYTES
 from xskit.bench.results import CaseResult
@@ -11,7 +12,6 @@ from xskit.bench.session import measure
 from xskit.bench.settings import BenchMode, Case, Conditions
 from xskit.experiments.actions import Passage, passed_and_redirected
 from xskit.experiments.experiment import ExperimentResult, Options
-from xskit.experiments.tables import Cell, Column, Table
 from xskit.experiments.view_cost import ViewCost, view_costs
 from xskit.xsk.probe import why_no_frames_of
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
+from xskit.bench.document import Cell, Column, Plot, Table
 from xskit.emulator.intervals import binomial_interval
 from xskit.experiments.bursts import Burst, segmented
 from xskit.experiments.experiment import ExperimentResult, Options
 from xskit.experiments.netem_links import WAYS, Impairments, joined, require_netem
-from xskit.experiments.tables import Cell, Column, Plot, Table
 from xskit.lab.traffic import UdpResult, udp
 
 __all__ = ["run"]

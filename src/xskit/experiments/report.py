@@ -1,4 +1,4 @@
-"""Experiments as text and as Markdown: the published table, ours, what agrees; and the results of the last runs."""
+"""Experiments as documents: the published tables, ours, what agrees; and the results of the last runs."""
 
 from __future__ import annotations
 
@@ -6,46 +6,50 @@ import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from textwrap import fill, wrap
 
+from xskit.bench.document import Heading, Items, Part, Table
 from xskit.experiments.combined import combined
 from xskit.experiments.experiment import Experiment, ExperimentResult, ResultError
-from xskit.experiments.tables import Table
 
-__all__ = ["as_json", "keep", "kept", "markdown", "text"]
+__all__ = ["WIDTH", "as_json", "keep", "kept", "measured", "published", "whole"]
 
 WIDTH = 110
+"""Columns of the text."""
 
 
-def text(experiment: Experiment, results: Sequence[ExperimentResult]) -> str:
-    """For a terminal."""
-    parts = [f"{experiment.name}: {experiment.title}"]
-    parts += [_paragraph(results[0].headline())] if results else []
-    parts += [_paragraph(experiment.question), _paragraph(f"Published: {experiment.source}")]
-    parts += [table.text() for table in experiment.published]
-    parts.append(_paragraph(experiment.conditions))
-    for number, (result, tables) in enumerate(_each_table_once(results)):
-        parts += [f"Ours: {result.where}"] if number == 0 else [f"Ours: {_paragraph(result.headline())}"]
-        parts += [table.text() for table in tables]
-        parts += ["\n".join(_item(line) for line in result.findings)] if result.findings else []
-    parts += [table.text() for table in combined(experiment.name, results)]
-    parts += [_paragraph(f"Comparable: {experiment.comparable}"), _paragraph(f"Not: {experiment.different}")]
-    return "\n\n".join(parts)
+def whole(experiment: Experiment, results: Sequence[ExperimentResult]) -> list[Part]:
+    """Everything about an experiment; what the figures of the first result mean stands before all others."""
+    title, *rest = published(experiment)
+    return [title, *(result.headline() for result in results[:1]), *rest, *measured(experiment, results)]
 
 
-def markdown(experiment: Experiment, results: Sequence[ExperimentResult]) -> str:
-    """A section of a page: everything that was measured, with the command that did it."""
-    parts = []
+def published(experiment: Experiment) -> list[Part]:
+    """Question, source, and the published tables."""
+    return [
+        Heading(f"{experiment.name}: {experiment.title}", 1),
+        experiment.question,
+        f"Source: {experiment.source}.",
+        Heading("Published"),
+        *experiment.published,
+        experiment.conditions,
+    ]
+
+
+def measured(experiment: Experiment, results: Sequence[ExperimentResult]) -> list[Part]:
+    """All results, with the commands that gave them, and what of them can be held against what was published."""
+    parts: list[Part] = [Heading("Ours")]
     for result, tables in _each_table_once(results):
-        command = shlex.join(result.command)
-        parts.append(f"### {result.where}\n\n`{command}`, {result.started[:10]}\n\n{result.headline()}")
-        parts += [table.markdown() for table in tables]
-        parts += ["\n".join(f"- {line}" for line in result.findings)] if result.findings else []
+        parts += [Heading(result.where, 3), f"`{shlex.join(result.command)}`, {result.started[:10]}", result.headline()]
+        parts += [*tables, *([Items(result.findings)] if result.findings else [])]
     if together := combined(experiment.name, results):
-        parts += ["### All together", *(table.markdown() for table in together)]
-    if not parts:
-        parts = [f"Not measured yet: `xskit experiment run {experiment.name}`."]
-    return "\n\n".join(parts)
+        parts += [Heading("All together", 3), *together]
+    if not results:
+        parts.append(f"Not measured yet: `xskit experiment run {experiment.name}`.")
+    for result in results:
+        for plot in result.plots:
+            parts += [f"{result.where}: {plot.title}.", plot]
+    parts += [Heading("What can be compared"), f"Comparable: {experiment.comparable}", f"Not: {experiment.different}"]
+    return parts
 
 
 def _each_table_once(results: Sequence[ExperimentResult]) -> list[tuple[ExperimentResult, list[Table]]]:
@@ -55,14 +59,6 @@ def _each_table_once(results: Sequence[ExperimentResult]) -> list[tuple[Experime
         seen = [table for _, tables in found for table in tables]
         found.append((result, [table for table in result.tables if table not in seen]))
     return found
-
-
-def _paragraph(words: str) -> str:
-    return fill(words, WIDTH)
-
-
-def _item(words: str) -> str:
-    return "\n".join(wrap(words, WIDTH, initial_indent="- ", subsequent_indent="  "))
 
 
 def as_json(results: Sequence[ExperimentResult]) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xskit.bench.bed import Bed
+from xskit.bench.document import Cell, Column, Table
 from xskit.bench.in_guest import counted_instructions, emulated
 from xskit.bench.results import CaseResult
 from xskit.bench.session import measure
 from xskit.bench.settings import Case, Conditions
 from xskit.experiments.experiment import ExperimentResult, Options
 from xskit.experiments.sends import Sends, count_sends
-from xskit.experiments.tables import Cell, Column, Table
 from xskit.netconf.interfaces import look
 
 __all__ = ["run"]

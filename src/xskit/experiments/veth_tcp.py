@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from xskit.abi.bpf import XdpAction
+from xskit.bench.document import Cell, Column, Table
 from xskit.bench.in_guest import emulated
 from xskit.bpf.asm import Assembler
 from xskit.bpf.attach import XdpMode, attach
@@ -17,7 +18,6 @@ from xskit.bpf.program import Program, ProgramSpec
 from xskit.experiments.experiment import ExperimentResult, Options
 from xskit.experiments.pagepool import PagePoolWatch
 from xskit.experiments.rooms import Pair
-from xskit.experiments.tables import Cell, Column, Table
 from xskit.experiments.veth_buffers import (
     FULL_PAGE,
     HALF_PAGE,

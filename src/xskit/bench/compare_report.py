@@ -1,15 +1,15 @@
-"""A comparison as text for a mail (72 columns), as Markdown, as CSV."""
+"""A comparison as text for a mail (72 columns), as Markdown, as CSV, for JSON."""
 
 from __future__ import annotations
 
 import csv
 import io
-import textwrap
 from dataclasses import asdict
-from itertools import groupby
 from typing import Any
 
+from xskit.bench import render
 from xskit.bench.compare import Comparison, ComparisonRow
+from xskit.bench.document import Column, Items, Part, Table
 from xskit.bench.metrics import METRICS
 from xskit.bench.words import figure
 from xskit.units import apart
@@ -17,54 +17,35 @@ from xskit.units import apart
 __all__ = ["as_csv", "as_dict", "as_mail", "as_markdown"]
 
 WIDTH = 72
-_LINE = "  {:<17} {:>11} {:>11} {:>7}  {:<19}"
 
 
 def as_mail(found: Comparison) -> str:
     """Plain text, no line longer than 72 columns."""
-    lines = [*_wrapped(found.meaning), ""] if found.meaning else []
-    lines += [*_wrapped(f"{found.first} -> {found.second}: medians, difference, its 95 % interval, conclusion"), ""]
-    for case, rows in groupby(found.rows, key=lambda row: row.case):
-        lines += _wrapped(case)
-        for row in rows:
-            metric, difference = METRICS[row.metric], row.difference
-            lines.append(
-                _LINE.format(
-                    metric.title,
-                    figure(metric, difference.first),
-                    figure(metric, difference.second),
-                    _percent(row).replace(" %", "%"),
-                    _interval(row),
-                ).rstrip()
-            )
-            lines.append(f"  {'':<17} {_conclusion(row)}")
-        lines.append("")
-    lines += [line for remark in _remarks(found) for line in _wrapped(remark)]
-    return "\n".join(lines).rstrip()
+    said = f"{found.first} -> {found.second}: medians, difference, its 95 % interval, conclusion"
+    rows = [[*_figures(row), _conclusion(row)] for row in found.rows]
+    return render.text([found.meaning, said, _table(("first", "second"), "", rows), *_remarks(found)], WIDTH)
 
 
 def as_markdown(found: Comparison) -> str:
     """A table, and the remarks as a list."""
-    first, second = found.first.replace("|", "\\|"), found.second.replace("|", "\\|")
-    lines = [found.meaning, ""] if found.meaning else []
-    lines += [
-        f"| case | metric | {first} | {second} | change | 95 % interval | conclusion |",
-        "|---|---|--:|--:|--:|---|---|",
-    ]
-    for row in found.rows:
-        metric, difference = METRICS[row.metric], row.difference
-        cells = (
-            row.case,
-            metric.title,
-            figure(metric, difference.first),
-            figure(metric, difference.second),
-            _percent(row),
-            _interval(row).strip("[]"),
-            f"**{difference.conclusion}**" if difference.conclusion in ("better", "worse") else difference.conclusion,
-        )
-        lines.append("| " + " | ".join(cells) + " |")
-    remarks = _remarks(found)
-    return "\n".join([*lines, "", *(f"- {remark}" for remark in remarks)]).rstrip()
+    rows = [[*_figures(row), _emphasised(row.difference.conclusion)] for row in found.rows]
+    return render.markdown([found.meaning, _table((found.first, found.second), "conclusion", rows), *_remarks(found)])
+
+
+def _table(sides: tuple[str, str], conclusion: str, rows: list[list[str]]) -> Table:
+    figures = (Column(title, "number") for title in (*sides, "change"))
+    columns = [Column("case"), Column("metric"), *figures, Column("95 % interval"), Column(conclusion)]
+    return Table("", columns, [[*row] for row in rows])
+
+
+def _figures(row: ComparisonRow) -> list[str]:
+    metric, difference = METRICS[row.metric], row.difference
+    sides = (figure(metric, difference.first), figure(metric, difference.second))
+    return [row.case, metric.title, *sides, _percent(row), _interval(row)]
+
+
+def _emphasised(conclusion: str) -> str:
+    return f"**{conclusion}**" if conclusion in ("better", "worse") else conclusion
 
 
 def as_csv(found: Comparison) -> str:
@@ -96,11 +77,11 @@ def as_dict(found: Comparison) -> dict[str, Any]:
 
 
 def _percent(row: ComparisonRow) -> str:
-    """`+5.0 %`; of what was 0 there is no percentage."""
+    """`+5.0%`; of what was 0 there is no percentage."""
     percent = row.difference.percent
     if percent is None:
         return "from 0" if row.difference.second else "none"
-    return f"{_change(row, percent)} %"
+    return f"{_change(row, percent)}%"
 
 
 def _interval(row: ComparisonRow) -> str:
@@ -124,18 +105,14 @@ def _conclusion(row: ComparisonRow) -> str:
     return f"{row.difference.conclusion} ({runs})"
 
 
-def _remarks(found: Comparison) -> list[str]:
+def _remarks(found: Comparison) -> list[Part]:
     remarks = list(found.remarks)
     if found.machines:
         remarks.append("WARNING: the machines differ, so the figures may differ for that reason alone:")
         remarks += [f"{name}: {_short(one)} -> {_short(other)}" for name, one, other in found.machines]
-    return remarks
+    return [Items(remarks)] if remarks else []
 
 
 def _short(value: object) -> str:
     text = "nothing" if value in (None, "", []) else str(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, subsequent_indent="    ", break_on_hyphens=False) or [""]
