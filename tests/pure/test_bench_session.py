@@ -13,8 +13,8 @@ from tests.pure.support_results import made_run
 from xskit.bench import session as module
 from xskit.bench.results import BindModeInUse, Session
 from xskit.bench.session import measure
+from xskit.bench.session_report import remarks
 from xskit.bench.settings import Case, Conditions
-from xskit.bench.table import remarks
 
 CASES = [Case("rxdrop"), Case("txonly")]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from xskit.experiments.tables import Table
 
+from xskit.bench.document import Table
 from xskit.cli.experiment_guests import in_guest
 from xskit.experiments.catalogue import find
 from xskit.experiments.combined import combined

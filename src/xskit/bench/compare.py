@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -12,7 +12,7 @@ from xskit.bench.machine import differences
 from xskit.bench.metrics import METRICS, VERDICT_METRICS
 from xskit.bench.others import BUSY
 from xskit.bench.results import CaseResult, Session
-from xskit.bench.settings import Case
+from xskit.bench.settings import Case, distinguishing, labelled
 from xskit.bench.words import case_words, option_word
 from xskit.errors import UsageError
 
@@ -69,7 +69,7 @@ def sessions(
             remedy="measure both in guests, or both on this machine",
         )
     found.meaning = RATIO if counted[0] else ""
-    labels = _labels([one.case for one, _ in pairs])
+    labels = [case_words(label) for label in labelled([one.case for one, _ in pairs])]
     for (before, after), label in zip(pairs, labels, strict=True):
         _add(found, label, before, after, paired=False, least=least)
         changed = _changed(before.case, after.case)
@@ -107,8 +107,8 @@ def across(session: Session, name: str, *, least: float = LEAST) -> Comparison:
         known = ", ".join(option_word(one.name) for one in fields(Case) if one.name != "mode")
         raise UsageError(f"cases have no option {option_word(name)}", remedy=f"--across one of {known}")
     values = list(dict.fromkeys(getattr(outcome.case, name, None) for outcome in session.outcomes))
+    swept = distinguishing([outcome.case for outcome in session.outcomes])
     if len(values) < 2:
-        swept = [one.name for one in fields(Case) if len({getattr(o.case, one.name) for o in session.outcomes}) > 1]
         raise UsageError(
             f"{option_word(name)} has one value only in these results",
             remedy=f"--across {option_word(swept[0])}" if swept else "give --packet-size, --mode, ... a list",
@@ -116,12 +116,13 @@ def across(session: Session, name: str, *, least: float = LEAST) -> Comparison:
     found = Comparison(case_words({name: values[0]}), "each other value")
     found.meaning = RATIO if any(session.is_counted(outcome.case) for outcome in session.outcomes) else ""
     in_turns = name != "kernel"  # each guest ran for itself
-    first = {_but(outcome.case, name): outcome for outcome in session.outcomes if _value(outcome, name) == values[0]}
+    bases = (outcome for outcome in session.outcomes if getattr(outcome.case, name) == values[0])
+    first = {_but(outcome.case, name): outcome for outcome in bases}
     for outcome in session.outcomes:
         before = first.get(_but(outcome.case, name))
         if before is None or before is outcome:
             continue
-        label = case_words({"mode": outcome.case.mode, **_swept(session, outcome), name: _value(outcome, name)})
+        label = case_words({one: getattr(outcome.case, one) for one in dict.fromkeys(("mode", *swept, name))})
         _add(found, label, before, outcome, paired=in_turns, least=least)
         found.remarks += _copied([(label, (before, outcome))])
     if any(row.difference.paired for row in found.rows):
@@ -146,15 +147,6 @@ def _copied(pairs: Iterable[tuple[str, tuple[CaseResult, CaseResult]]]) -> list[
     return found
 
 
-def _value(outcome: CaseResult, name: str) -> Any:
-    return getattr(outcome.case, name)
-
-
-def _swept(session: Session, outcome: CaseResult) -> dict[str, Any]:
-    names = [one.name for one in fields(Case) if len({getattr(o.case, one.name) for o in session.outcomes}) > 1]
-    return {name: getattr(outcome.case, name) for name in names}
-
-
 def _but(case: Case, name: str) -> tuple[Any, ...]:
     return tuple(getattr(case, one.name) for one in fields(Case) if one.name != name)
 
@@ -177,21 +169,17 @@ def _add(found: Comparison, label: str, before: CaseResult, after: CaseResult, *
 
 def _matching(first: Sequence[CaseResult], second: Sequence[CaseResult]) -> list[tuple[CaseResult, CaseResult]]:
     """Pairs of cases: equal ones; without any, those of the same mode in order."""
-    rest = list(second)
-    pairs = []
-    for outcome in first:
-        equal = next((other for other in rest if other.case == outcome.case), None)
-        if equal:
-            rest.remove(equal)
-            pairs.append((outcome, equal))
-    if pairs:
-        return pairs
-    for outcome in first:
-        alike = next((other for other in rest if other.case.mode == outcome.case.mode), None)
-        if alike:
-            rest.remove(alike)
-            pairs.append((outcome, alike))
-    return pairs
+    alike: list[Callable[[Case], Hashable]] = [lambda case: case, lambda case: case.mode]
+    for key in alike:
+        rest, pairs = list(second), []
+        for outcome in first:
+            other = next((one for one in rest if key(one.case) == key(outcome.case)), None)
+            if other:
+                rest.remove(other)
+                pairs.append((outcome, other))
+        if pairs:
+            return pairs
+    return []
 
 
 def _alone(session: Session, compared: Sequence[CaseResult], name: str) -> list[str]:
@@ -220,15 +208,6 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _labels(cases: Sequence[Case]) -> list[str]:
-    names = [one.name for one in fields(Case) if len({getattr(case, one.name) for case in cases}) > 1]
-    shown = ["mode", *(name for name in names if name != "mode")]
-    return [case_words({name: getattr(case, name) for name in shown}) for case in cases]
-
-
 def _changed(before: Case, after: Case) -> list[str]:
-    return [
-        f"{option_word(one.name)} ({getattr(before, one.name)} -> {getattr(after, one.name)})"
-        for one in fields(Case)
-        if getattr(before, one.name) != getattr(after, one.name)
-    ]
+    names = distinguishing([before, after])
+    return [f"{option_word(name)} ({getattr(before, name)} -> {getattr(after, name)})" for name in names]

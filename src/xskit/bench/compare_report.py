@@ -33,9 +33,8 @@ def as_markdown(found: Comparison) -> str:
 
 
 def _table(sides: tuple[str, str], conclusion: str, rows: list[list[str]]) -> Table:
-    figures = (Column(title, "number") for title in (*sides, "change"))
-    columns = [Column("case"), Column("metric"), *figures, Column("95 % interval"), Column(conclusion)]
-    return Table("", columns, [[*row] for row in rows])
+    columns = (Column("case"), Column("metric"), *(Column(title, "number") for title in (*sides, "change")))
+    return Table("", [*columns, Column("95 % interval"), Column(conclusion)], [[*row] for row in rows])
 
 
 def _figures(row: ComparisonRow) -> list[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["Cell", "Column", "Dots", "Folded", "Heading", "Items", "Part", "Plot", "Row", "Table", "shown"]
+__all__ = ["Cell", "Column", "Dots", "Folded", "Heading", "Items", "Part", "Plot", "Row", "Table", "Unit", "shown"]
 
 Unit = Literal["text", "count", "pps", "bit/s", "percent", "bytes", "ns", "number"]
 Cell = str | int | float | None
@@ -52,6 +52,11 @@ class Table:
     columns: Sequence[Column]
     rows: list[list[Cell]] = field(default_factory=list)
     note: str = ""
+
+    @classmethod
+    def of(cls, title: str, columns: Mapping[str, Unit], rows: Iterable[Sequence[Cell]], note: str = "") -> Table:
+        """Columns are headings and the units of what stands below them."""
+        return cls(title, [Column(*column) for column in columns.items()], [list(row) for row in rows], note)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Table:

@@ -19,7 +19,6 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Protocol
 
 from xskit.bench.bed import Place
 from xskit.bench.ends import End
@@ -48,34 +47,34 @@ class FarCounts(dict[str, int]):
             self[name] = self.get(name, 0) + count
 
 
-class Far(Protocol):
-    """One thing at a far end."""
+class Far:
+    """One thing at a far end. What a kind of it has no part in does nothing: this is how that is said, once."""
 
-    def start(self) -> None: ...
+    def start(self) -> None:
+        """Begin; a program that is attached has begun."""
 
     def burst(self, count: int) -> int:
         """Instead of starting: a source sends so many packets, now, in the calling thread; how many that were."""
-        ...
+        return 0
 
     def turn(self) -> None:
-        """Instead of starting: what has come is taken, now, in the calling thread."""
-        ...
+        """Instead of starting: what has come is taken, now, in the calling thread; a program runs in the kernel."""
 
     def finished(self) -> bool | None:
         """Of a source: all packets that it should send have left; None: it is none."""
-        ...
+        return None
 
     def halt(self) -> None:
         """Send no more, and wait until what was sent has left."""
-        ...
 
     def drain(self) -> None:
         """Wait until all that has come is counted."""
-        ...
 
-    def count(self, counts: FarCounts) -> None: ...
+    def count(self, counts: FarCounts) -> None:
+        """Add what it saw."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Stop, and give everything back."""
 
 
 def build(case: Case, place: Place, stack: ExitStack, cpu: int | None) -> list[Far]:
@@ -134,31 +133,11 @@ def cpus_for(case: Case, place: Place, preferred: int | None) -> dict[int, int |
     return {queue: next((cpu for cpu in allowed if cpu % queues == queue), None) for queue in case.queues}
 
 
-class FarSink:
+class FarSink(Far):
     """Counts and drops."""
 
     def __init__(self, interface: str) -> None:
         self._program = Counting(lambda frags: sink_program(frags=frags), look(interface).index)
-
-    def start(self) -> None:
-        """It is attached already."""
-
-    def burst(self, count: int) -> int:
-        """It is no source."""
-        return 0
-
-    def turn(self) -> None:
-        """The kernel runs it."""
-
-    def finished(self) -> bool | None:
-        """It is no source."""
-        return None
-
-    def halt(self) -> None:
-        """It sends nothing."""
-
-    def drain(self) -> None:
-        """It counts as it comes."""
 
     def count(self, counts: FarCounts) -> None:
         """received, received_bytes."""
@@ -177,7 +156,7 @@ class Reflector(FarSink):
         self._program = Counting(lambda frags: echo_program(frags=frags), look(interface).index)
 
 
-class LiveSource:
+class LiveSource(Far):
     """Makes packets in the kernel, in a thread of its own.
 
     Attributes:
@@ -244,9 +223,6 @@ class LiveSource:
             os.sched_setaffinity(0, allowed)
         return share * len(self._ways)
 
-    def turn(self) -> None:
-        """It receives nothing."""
-
     def _send(self, way: tuple[int, int, int | None], count: int) -> None:
         ifindex, queue, cpu = way
         if self._steers:
@@ -265,9 +241,6 @@ class LiveSource:
         self._thread.wait()
         self._thread.raise_failure()
 
-    def drain(self) -> None:
-        """It receives nothing."""
-
     def count(self, counts: FarCounts) -> None:
         """made: of these, those for which the way was full are lost."""
         counts.plus(made=self._program.counts()[0])
@@ -280,7 +253,7 @@ class LiveSource:
             self._program.close()
 
 
-class Socketed:
+class Socketed(Far):
     """A socket at the far end, in a loop of its own."""
 
     def __init__(

@@ -31,99 +31,63 @@ __all__ = ["Counting", "SocketProgram", "admit_sending", "echo_program", "live_p
 _SOCKETS, _TURN, _COUNTS = "sockets", "turn", "counts"
 
 
+def _look_up(a: Assembler, name: str, otherwise: str) -> None:
+    """R0 is where the first value of the map is; to the label `otherwise` if it has none. Uses the stack at -4."""
+    a.store(R10, -4, 0, U32)
+    a.load_map(R1, name).mov(R2, R10).alu(R2, "+=", -4)
+    a.call(Helper.MAP_LOOKUP_ELEM).jump_if(R0, "==", 0, otherwise)
+
+
 def sockets_program(sharers: int, *, frags: bool) -> ProgramSpec:
     """To the socket of the packet's queue; where `sharers` sockets have one queue, to each in turn."""
-    a = Assembler()
-    a.load(R7, R1, XdpMd.RX_QUEUE_INDEX, U32)
+    a = Assembler().load(R7, R1, XdpMd.RX_QUEUE_INDEX, U32)
     if sharers > 1:
-        a.store(R10, -4, 0, U32)
-        a.load_map(R1, _TURN)
-        a.mov(R2, R10)
-        a.alu(R2, "+=", -4)
-        a.call(Helper.MAP_LOOKUP_ELEM)
-        a.jump_if(R0, "==", 0, "pass")
+        _look_up(a, _TURN, "pass")
         a.load(R8, R0, 0, U64)
-        a.mov(R2, R8)
-        a.alu(R2, "+=", 1)
-        a.store(R0, 0, R2, U64)
+        a.mov(R2, R8).alu(R2, "+=", 1).store(R0, 0, R2, U64)
         a.alu(R8, "%=", sharers)
-        a.alu(R7, "*=", sharers)
-        a.alu(R7, "+=", R8)
-    a.mov(R2, R7)
-    a.load_map(R1, _SOCKETS)
-    a.mov(R3, XdpAction.PASS)
-    a.call(Helper.REDIRECT_MAP)
-    a.exit()
+        a.alu(R7, "*=", sharers).alu(R7, "+=", R8)
+    a.mov(R2, R7).load_map(R1, _SOCKETS).mov(R3, XdpAction.PASS)
+    a.call(Helper.REDIRECT_MAP).exit()
     if sharers > 1:
-        a.label("pass")
-        a.returns(XdpAction.PASS)
+        a.label("pass").returns(XdpAction.PASS)
     return ProgramSpec("xk_sockets", a.assemble(), frags=frags)
 
 
-def _count(a: Assembler) -> None:
-    """Packets and bytes; needs the context in R6, leaves data in R7 and data_end in R8. Per CPU: no atomics needed."""
-    a.load(R7, R6, XdpMd.DATA, U32)
-    a.load(R8, R6, XdpMd.DATA_END, U32)
-    a.store(R10, -4, 0, U32)
-    a.load_map(R1, _COUNTS)
-    a.mov(R2, R10)
-    a.alu(R2, "+=", -4)
-    a.call(Helper.MAP_LOOKUP_ELEM)
-    a.jump_if(R0, "==", 0, "out")
-    a.load(R9, R0, 0, U64)
-    a.alu(R9, "+=", 1)
-    a.store(R0, 0, R9, U64)
-    a.mov(R1, R8)
-    a.alu(R1, "-=", R7)
-    a.load(R2, R0, 8, U64)
-    a.alu(R2, "+=", R1)
-    a.store(R0, 8, R2, U64)
+def _counting() -> Assembler:
+    """Counts packets (R9 is how many) and bytes, per CPU, so that no atomics are needed. R7 is data and R8 data_end
+    after it; without its map it goes to "out"."""
+    a = Assembler().mov(R6, R1)
+    a.load(R7, R6, XdpMd.DATA, U32).load(R8, R6, XdpMd.DATA_END, U32)
+    _look_up(a, _COUNTS, "out")
+    a.load(R9, R0, 0, U64).alu(R9, "+=", 1).store(R0, 0, R9, U64)
+    a.mov(R1, R8).alu(R1, "-=", R7)
+    return a.load(R2, R0, 8, U64).alu(R2, "+=", R1).store(R0, 8, R2, U64)
 
 
 def sink_program(*, frags: bool) -> ProgramSpec:
     """Counts (of a multi-buffer packet, the bytes of the first buffer) and drops."""
-    a = Assembler()
-    a.mov(R6, R1)
-    _count(a)
-    a.label("out")
-    a.returns(XdpAction.DROP)
+    a = _counting().label("out").returns(XdpAction.DROP)
     return ProgramSpec("xk_sink", a.assemble(), frags=frags)
 
 
 def echo_program(*, frags: bool) -> ProgramSpec:
     """Counts, swaps the MAC addresses, and sends back where it came from."""
-    a = Assembler()
-    a.mov(R6, R1)
-    _count(a)
-    a.mov(R2, R7)
-    a.alu(R2, "+=", 14)
-    a.jump_if(R2, ">", R8, "out")
+    a = _counting().mov(R2, R7).alu(R2, "+=", 14).jump_if(R2, ">", R8, "out")
     for at in (0, 2, 4):
-        a.load(R3, R7, at, U16)
-        a.load(R4, R7, at + 6, U16)
-        a.store(R7, at, R4, U16)
-        a.store(R7, at + 6, R3, U16)
-    a.returns(XdpAction.TX)
-    a.label("out")
-    a.returns(XdpAction.DROP)
+        a.load(R3, R7, at, U16).load(R4, R7, at + 6, U16)
+        a.store(R7, at, R4, U16).store(R7, at + 6, R3, U16)
+    a.returns(XdpAction.TX).label("out").returns(XdpAction.DROP)
     return ProgramSpec("xk_echo", a.assemble(), frags=frags)
 
 
 def live_program(number_offset: int) -> ProgramSpec:
     """Counts and sends; with `number_offset` the packet gets its number there, 32 bits in network order, from 0 on."""
-    a = Assembler()
-    a.mov(R6, R1)
-    _count(a)
+    a = _counting()
     if number_offset:
-        a.mov(R2, R7)
-        a.alu(R2, "+=", number_offset + 4)
-        a.jump_if(R2, ">", R8, "out")
-        a.alu(R9, "-=", 1)
-        a.big_endian(R9, 32)
-        a.store(R7, number_offset, R9, U32)
-    a.label("out")
-    a.returns(XdpAction.TX)
-    return ProgramSpec("xk_live", a.assemble())
+        a.mov(R2, R7).alu(R2, "+=", number_offset + 4).jump_if(R2, ">", R8, "out")
+        a.alu(R9, "-=", 1).big_endian(R9, 32).store(R7, number_offset, R9, U32)
+    return ProgramSpec("xk_live", a.label("out").returns(XdpAction.TX).assemble())
 
 
 class _Held(Closing):

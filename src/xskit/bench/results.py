@@ -18,7 +18,7 @@ from typing import Any
 from xskit.bench.in_guest import COUNTED, VIRTUAL
 from xskit.bench.inference import Spread, spread
 from xskit.bench.metrics import COUNTED_OF_MODE, OF_MODE, Sample
-from xskit.bench.settings import Case, distinguishing
+from xskit.bench.settings import Case, labelled
 from xskit.errors import UsageError, XskitError
 from xskit.files import ReadError, read
 
@@ -174,10 +174,8 @@ class Session:
         return f"Guests: Linux {kernels}{nic}. {VIRTUAL}"
 
     def labels(self) -> list[dict[str, Any]]:
-        """What tells the cases apart, a dictionary each: the mode, and every field in which they differ."""
-        names = distinguishing([outcome.case for outcome in self.outcomes])
-        shown = ["mode", *(name for name in names if name != "mode")]
-        return [{name: getattr(outcome.case, name) for name in shown} for outcome in self.outcomes]
+        """What tells the cases apart, a dictionary each."""
+        return labelled([outcome.case for outcome in self.outcomes])
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: what was measured, and the summary of each metric beside it."""

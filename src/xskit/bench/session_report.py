@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xskit.bench.document import Column, Dots, Folded, Heading, Items, Part, Plot, Row, Table
+from xskit.bench.document import Column, Dots, Folded, Heading, Items, Part, Plot, Row, Table, Unit
 from xskit.bench.machine import flat
 from xskit.bench.metrics import METRICS, OF_MODE, rates
 from xskit.bench.others import BUSY
@@ -26,9 +26,9 @@ MARKED = (0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 
 def live(session: Session | None, running: Running, total: str) -> list[Part]:
     """What is known while a run goes on: the runs so far, and the present rates; `total` runs are to be done."""
-    columns = [Column(title) for title in ("case", "mode in use", "now", "since the start")]
     row = [running.case.mode, str(running.mode), _rates(running, -2), _rates(running, 0)]
-    now = Table(f"run {running.repeat + 1} of {total}", columns, [[*row]])
+    columns: dict[str, Unit] = dict.fromkeys(("case", "mode in use", "now", "since the start"), "text")
+    now = Table.of(f"run {running.repeat + 1} of {total}", columns, [row])
     return [now, _medians(session)] if session and session.outcomes else [now]
 
 
@@ -50,9 +50,9 @@ def final(session: Session, *, extra: bool = False, calls: bool = False) -> list
 
 def _medians(session: Session) -> Table:
     """Median, interval and number of runs, a line for each metric of each case."""
-    columns = [Column("case"), Column("mode in use"), Column("metric"), Column("median", "number"),
-               Column("95 % of the median", "number"), Column("runs", "number"), Column("outliers")]  # fmt: skip
-    table = Table("", columns)
+    columns: dict[str, Unit] = {"case": "text", "mode in use": "text", "metric": "text", "median": "number"}
+    columns |= {"95 % of the median": "number", "runs": "number", "outliers": "text"}
+    table = Table.of("", columns, [])
     for outcome, label in _labelled(session):
         rows = [[METRICS[name].title, "-", "", "", ""] for name in _no_results(session, outcome)]
         for name in outcome.metrics():
@@ -205,8 +205,8 @@ def _nines(fraction: float) -> float:
 
 
 def _facts(facts: Mapping[str, Any]) -> Table:
-    rows = [[name.replace("_", " ").replace(".", ": "), _plain(value)] for name, value in flat(facts)]
-    return Table("", [Column("fact"), Column("value")], [[*row] for row in rows])
+    rows = ([name.replace("_", " ").replace(".", ": "), _plain(value)] for name, value in flat(facts))
+    return Table.of("", {"fact": "text", "value": "text"}, rows)
 
 
 def _plain(value: Any) -> str:

@@ -291,6 +291,12 @@ def _once(values: Iterable[Any]) -> list[Any]:
     return list(dict.fromkeys(values))
 
 
+def labelled(cases: Sequence[Case]) -> list[dict[str, Any]]:
+    """What tells the cases apart, a dictionary each: the mode, and every field in which they differ."""
+    names = dict.fromkeys(("mode", *distinguishing(cases)))
+    return [{name: getattr(case, name) for name in names} for case in cases]
+
+
 def distinguishing(cases: Sequence[Case]) -> list[str]:
     """The names of the fields in which cases differ: what a table shows of each."""
     return [one.name for one in fields(Case) if len({getattr(case, one.name) for case in cases}) > 1]

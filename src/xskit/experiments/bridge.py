@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from xskit.bench.document import Cell, Column, Table
-from xskit.bench.in_guest import emulated
+from xskit.bench.document import Cell, Table, Unit
 from xskit.bench.results import CaseResult
 from xskit.bench.session import measure
 from xskit.bench.settings import Case, Conditions, DriveKind
 from xskit.errors import XskitError
-from xskit.experiments.experiment import ExperimentResult, Options
+from xskit.experiments.experiment import ExperimentResult, Options, unless_emulated
 from xskit.experiments.large_memory import Filling, fill_and_drain
 from xskit.lab import Lab
 from xskit.lab.host import Host
@@ -109,58 +108,59 @@ def _carry(a: Host, b: Host, way: str, seconds: float) -> float:
 
 
 def _forwarding(outcomes: Sequence[CaseResult], refused: dict[str, str]) -> Table:
-    columns = [
-        Column("mode asked"),
-        Column("in use"),
-        Column("packet"),
-        Column("driven"),
-        Column("forwarded", "count"),
-        Column("pps", "pps"),
-        Column("Gbit/s", "bit/s"),
-        Column("CPU ns a packet", "count"),
-    ]
+    columns: dict[str, Unit] = {
+        **dict.fromkeys(("mode asked", "in use", "packet", "driven"), "text"),
+        "forwarded": "count",
+        "pps": "pps",
+        "Gbit/s": "bit/s",
+        "CPU ns a packet": "count",
+    }
     rows: list[list[Cell]] = []
     for outcome in outcomes:
-        figures: list[Cell] = [outcome.median(name) for name in ("tx_pps", "tx_bps", "cpu_ns_per_packet")]
+        figures = unless_emulated(*(outcome.median(name) for name in ("tx_pps", "tx_bps", "cpu_ns_per_packet")))
         sent = sum(run.counts["sent"] for run in outcome.runs)
         driven = "both ways" if outcome.case.both_ways else "one way"
-        names: list[Cell] = [outcome.case.xdp, str(outcome.mode), f"{outcome.case.packet_size} B", driven, sent]
-        rows.append([*names, *([None] * 3 if emulated() else figures)])
+        rows.append([outcome.case.xdp, str(outcome.mode), f"{outcome.case.packet_size} B", driven, sent, *figures])
     rows += [[mode, "refused", "", "", None, None, None, None] for mode in refused]
     note = (
         "Two ports, one memory, one worker; medians of what left both ports together; bits with Ethernet header, "
         "without checksum."
     )
-    return Table("forward: from one port to the other without a copy", columns, rows, note)
+    return Table.of("forward: from one port to the other without a copy", columns, rows, note)
 
 
 def _carrying(carried: Sequence[_Carried]) -> Table:
-    columns = [Column("mode"), Column("direction"), Column("Gbit/s", "bit/s"), Column("pps, with ACKs", "pps")]
-    rows: list[list[Cell]] = []
-    for one in carried:
-        rates: list[Cell] = [statistics.median(one.rates), statistics.median(one.pps)]
-        rows.append([one.mode, one.direction, *([None, None] if emulated() else rates)])
-    return Table("TCP through the bridge at MTU 1500 (iperf3, as the thread did it)", columns, rows)
+    return Table.of(
+        "TCP through the bridge at MTU 1500 (iperf3, as the thread did it)",
+        {"mode": "text", "direction": "text", "Gbit/s": "bit/s", "pps, with ACKs": "pps"},
+        (
+            [one.mode, one.direction, *unless_emulated(statistics.median(one.rates), statistics.median(one.pps))]
+            for one in carried
+        ),
+    )
 
 
 def _large(fillings: Sequence[Filling]) -> Table:
-    columns = [Column("packet memory"), Column("frames", "count"), Column("registered", "text"),
-               Column("in flight at most", "count"), Column("arrived", "count"), Column("lost", "count"),
-               Column("kernel memory", "bytes")]  # fmt: skip
-    rows: list[list[Cell]] = [
-        [
-            f"{filling.frames / UNIT_FRAMES:g} x (2048 x 524288)",
-            filling.frames,
-            filling.refused or "yes, by both ports",
-            filling.in_flight,
-            filling.arrived,
-            filling.lost,
-            filling.kernel_bytes,
-        ]
-        for filling in fillings
-    ]
-    note = "Filled while a bottleneck holds everything, then drained to the last; frames kept for FILL stay there."
-    return Table("Packet memory registered, filled with delayed packets, and drained", columns, rows, note)
+    return Table.of(
+        "Packet memory registered, filled with delayed packets, and drained",
+        {
+            "packet memory": "text",
+            "frames": "count",
+            "registered": "text",
+            "in flight at most": "count",
+            "arrived": "count",
+            "lost": "count",
+            "kernel memory": "bytes",
+        },
+        (
+            [
+                *(f"{one.frames / UNIT_FRAMES:g} x (2048 x 524288)", one.frames, one.refused or "yes, by both ports"),
+                *(one.in_flight, one.arrived, one.lost, one.kernel_bytes),
+            ]
+            for one in fillings
+        ),
+        "Filled while a bottleneck holds everything, then drained to the last; frames kept for FILL stay there.",
+    )
 
 
 def _findings(refused: dict[str, str], fillings: Sequence[Filling]) -> list[str]:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import difflib
 
-from xskit.bench.document import Column, Table
+from xskit.bench.document import Table, Unit
 from xskit.errors import UsageError
 from xskit.experiments.experiment import Experiment
 
-__all__ = ["CATALOGUE", "find"]
+__all__ = ["CATALOGUE", "FRAME_SIZE_COLUMNS", "find"]
+
+FRAME_SIZE_COLUMNS: dict[str, Unit] = {
+    "mode": "text",
+    "4096, multi-buffer": "pps",
+    "2048, multi-buffer": "pps",
+    "one chunk of 8192": "pps",
+    "2048 against 4096": "percent",
+}
+"""The published ones, for ours too."""
 
 CATALOGUE = (
     Experiment(
@@ -23,15 +32,9 @@ CATALOGUE = (
             "in the thread: what does an abstraction cost that hides the buffers from the application?"
         ),
         published=(
-            Table(
+            Table.of(
                 "Published: packets of 8192 - 256 bytes, ice, zero copy, pps",
-                (
-                    Column("mode"),
-                    Column("4096, multi-buffer", "pps"),
-                    Column("2048, multi-buffer", "pps"),
-                    Column("one chunk of 8192", "pps"),
-                    Column("2048 against 4096", "percent"),
-                ),
+                FRAME_SIZE_COLUMNS,
                 [
                     ["rxdrop", 885_705, 877_989, 893_530, (877_989 / 885_705 - 1) * 100],
                     ["l2fwd", 806_307, 773_331, 841_860, (773_331 / 806_307 - 1) * 100],
@@ -61,9 +64,9 @@ CATALOGUE = (
             "emulator of long links needs?"
         ),
         published=(
-            Table(
+            Table.of(
                 "Published: bridge at MTU 1500",
-                (Column("ports"), Column("mode"), Column("pps", "pps"), Column("Gbit/s", "bit/s")),
+                {"ports": "text", "mode": "text", "pps": "pps", "Gbit/s": "bit/s"},
                 [
                     ["mlx5", "zero copy", 2_400_000, 29e9],
                     ["i40e (X710)", "zero copy", 800_000, 9.7e9],
@@ -91,9 +94,9 @@ CATALOGUE = (
         ),
         question="Can veth's native XDP path take half pages for its buffers, and what does that do to TCP?",
         published=(
-            Table(
+            Table.of(
                 "Published: iperf over veth with XDP_PASS, Gbit/s",
-                (Column("MTU"), Column("full page", "bit/s"), Column("half page", "bit/s"), Column("gain", "percent")),
+                {"MTU": "text", "full page": "bit/s", "half page": "bit/s", "gain": "percent"},
                 [["1500", 7.07e9, 8.57e9, (8.57 / 7.07 - 1) * 100], ["8000", 14.7e9, 14.5e9, (14.5 / 14.7 - 1) * 100]],
                 "Largest MTU of the half-page layout: 36350.",
             ),
@@ -116,9 +119,9 @@ CATALOGUE = (
         ),
         question="What does it bring to hang the pages of the UMEM on the skb instead of copying the packet into it?",
         published=(
-            Table(
+            Table.of(
                 "Published: xdpsock -t -S on virtio-net, pps",
-                (Column("size"), Column("copy", "pps"), Column("page", "pps"), Column("gain", "percent")),
+                {"size": "text", "copy": "pps", "page": "pps", "gain": "percent"},
                 [
                     [str(size), copy, page, (page / copy - 1) * 100]
                     for size, copy, page in (
@@ -152,9 +155,9 @@ CATALOGUE = (
         ),
         question="What does a packet get of what was asked for: owd, loss, rate, order, room?",
         published=(
-            Table(
+            Table.of(
                 "Known: what sch_netem does",
-                (Column("asked"), Column("what happens")),
+                {"asked": "text", "what happens": "text"},
                 [
                     ["no limit", "1000 packets; more than that are dropped without a word"],
                     ["delay 30ms 15ms", "packets overtake each other"],

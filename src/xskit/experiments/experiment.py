@@ -13,13 +13,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from xskit.bench.document import Plot, Table
+from xskit.bench.document import Cell, Plot, Table
 from xskit.bench.in_guest import COUNTED, EMULATED, counted_instructions, emulated
 from xskit.bench.others import BUSY, OtherPrograms
 from xskit.errors import UsageError, XskitError
 from xskit.files import ReadError, read
 
-__all__ = ["SCHEMA", "Experiment", "ExperimentResult", "Options", "ResultError"]
+__all__ = ["SCHEMA", "Experiment", "ExperimentResult", "Options", "ResultError", "unless_emulated"]
 
 SCHEMA = 1
 MOST_BYTES = 1 << 28
@@ -140,6 +140,11 @@ class ExperimentResult:
                 f"{path} is not what xskit experiment run --json writes",
                 remedy=f"xskit experiment run frame-sizes --json > {path}",
             ) from error
+
+
+def unless_emulated(*figures: float | None) -> list[Cell]:
+    """Times and rates for a row of a table; in an emulated guest they are none."""
+    return [None if emulated() else figure for figure in figures]
 
 
 def _others_cpus() -> float:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 
-from xskit.bench.document import Cell, Column, Table
+from xskit.bench.document import Cell, Table, Unit
 from xskit.bench.in_guest import counted_instructions, emulated
 from xskit.bench.packet import FCS_BYTES
 from xskit.bench.results import CaseResult
 from xskit.bench.session import measure
 from xskit.bench.settings import BenchMode, Case, Conditions
 from xskit.experiments.actions import Passage, passed_and_redirected
+from xskit.experiments.catalogue import FRAME_SIZE_COLUMNS
 from xskit.experiments.experiment import ExperimentResult, Options
 from xskit.experiments.view_cost import ViewCost, view_costs
 from xskit.xsk.probe import why_no_frames_of
@@ -90,13 +92,6 @@ def _case(mode: BenchMode, frame_size: int, *, hugetlb: bool) -> Case:
 
 
 def _rates(measured: Measured) -> Table:
-    columns = [
-        Column("mode"),
-        Column("4096, multi-buffer", "pps"),
-        Column("2048, multi-buffer", "pps"),
-        Column("one chunk of 8192", "pps"),
-        Column("2048 against 4096", "percent"),
-    ]
     rows: list[list[Cell]] = []
     for mode, by_size in measured.items():
         pps = {size: outcome.median("rx_pps" if mode == "rxdrop" else "tx_pps") for size, outcome in by_size.items()}
@@ -105,7 +100,7 @@ def _rates(measured: Measured) -> Table:
         chunk: Cell = pps.get(LARGE_CHUNK, "refused")
         rows.append([mode, pps[4096], pps[2048], chunk, _change(pps[2048], pps[4096])])
     note = "Medians. The source is a socket that copies: often it, and not the receiver, is the limit."
-    return Table(f"Packets of {PACKET_BYTES} bytes, pps", columns, rows, note)
+    return Table.of(f"Packets of {PACKET_BYTES} bytes, pps", FRAME_SIZE_COLUMNS, rows, note)
 
 
 def _change(new: float | None, old: float | None) -> float | None:
@@ -117,18 +112,18 @@ def _cost_metric() -> str:
 
 
 def _cpu(measured: Measured) -> Table:
-    columns = [Column("mode"), Column("4096", "count"), Column("2048", "count"), Column("2048 against 4096", "percent"),
-               Column("frames: 4096", "number"), Column("frames: 2048", "number")]  # fmt: skip
+    columns: dict[str, Unit] = {"mode": "text", "4096": "count", "2048": "count", "2048 against 4096": "percent"}
+    columns |= {"frames: 4096": "number", "frames: 2048": "number"}
     rows: list[list[Cell]] = []
     one_chunk = LARGE_CHUNK in measured[MODES[0]]
     if one_chunk:
-        columns.append(Column("one chunk of 8192", "count"))
+        columns["one chunk of 8192"] = "count"
     for mode, by_size in measured.items():
         cost = {size: outcome.median(_cost_metric()) for size, outcome in by_size.items()}
         frames = [_frames_each(by_size[size]) for size in FRAME_SIZES]
         chunk = [cost[LARGE_CHUNK]] if one_chunk else []
         rows.append([mode, cost[4096], cost[2048], _change(cost[2048], cost[4096]), *frames, *chunk])
-    return Table(f"{_unit()} of the receiving worker for a packet, and frames that it takes", columns, rows)
+    return Table.of(f"{_unit()} of the receiving worker for a packet, and frames that it takes", columns, rows)
 
 
 def _unit() -> str:
@@ -143,19 +138,20 @@ def _frames_each(outcome: CaseResult) -> float | None:
 
 
 def _views(costs: Sequence[ViewCost]) -> Table:
-    columns = [Column("how the packet is read, in Python"), Column("frame", "count"), Column("packet", "count"),
-               Column("frames each", "count"), Column(f"{_unit()} a packet", "count")]  # fmt: skip
-    rows: list[list[Cell]] = [
-        [cost.how, cost.frame_size, cost.packet_bytes, cost.frames_each, cost.cpu_ns] for cost in costs
-    ]
-    return Table("What it costs to hide the frames of a packet", columns, rows)
+    columns: dict[str, Unit] = dict.fromkeys(("frame", "packet", "frames each", f"{_unit()} a packet"), "count")
+    return Table.of(
+        "What it costs to hide the frames of a packet",
+        {"how the packet is read, in Python": "text", **columns},
+        ([cost.how, cost.frame_size, cost.packet_bytes, cost.frames_each, cost.cpu_ns] for cost in costs),
+    )
 
 
 def _passages(passages: Sequence[Passage]) -> Table:
-    columns = [Column("action"), Column("sent", "count"), Column("arrived", "count"), Column("whole", "count"),
-               Column("remark")]  # fmt: skip
-    rows: list[list[Cell]] = [[one.action, one.sent, one.arrived, one.whole, one.remark] for one in passages]
-    return Table(f"Multi-buffer packets of {PACKET_BYTES} bytes, natively, every byte compared", columns, rows)
+    return Table.of(
+        f"Multi-buffer packets of {PACKET_BYTES} bytes, natively, every byte compared",
+        {"action": "text", "sent": "count", "arrived": "count", "whole": "count", "remark": "text"},
+        map(astuple, passages),
+    )
 
 
 def _findings(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from xskit.bench.document import Cell, Column, Plot, Table
+from xskit.bench.document import Cell, Plot, Table, Unit
 from xskit.emulator.intervals import binomial_interval
 from xskit.experiments.bursts import Burst, segmented
 from xskit.experiments.experiment import ExperimentResult, Options
@@ -91,21 +91,24 @@ def run(options: Options) -> ExperimentResult:
     return result
 
 
+TIMES = ("p1", "p50", "p99", "deviation")
+
+
 def _times(streams: Streams) -> Table:
-    columns = [Column("asked"), Column("by"), Column("packets", "count"), Column("p1", "ns"), Column("p50", "ns"),
-               Column("p99", "ns"), Column("deviation", "ns"), Column("overtaken", "count")]  # fmt: skip
+    columns: dict[str, Unit] = {"asked": "text", "by": "text", "packets": "count", **dict.fromkeys(TIMES, "ns")}
     rows: list[list[Cell]] = []
     for name in ("owd", "jitter"):
         for way, came in streams[name].items():
             owd = came.owd_ns
             rows.append([ASKED[name].title, way, came.received, *(_quantile(owd, q) for q in (0.01, 0.5, 0.99)),
                          statistics.pstdev(owd), came.reordered])  # fmt: skip
-    return Table("Times: owd of single packets", columns, rows, "deviation: standard deviation of the owd.")
+    columns["overtaken"] = "count"
+    return Table.of("Times: owd of single packets", columns, rows, "deviation: standard deviation of the owd.")
 
 
 def _packets(streams: Streams, bursts: Bursts, losses: Losses) -> Table:
-    columns = [Column("asked"), Column("by"), Column("sent", "count"), Column("arrived", "count"),
-               Column("lost", "percent"), Column("95 % interval"), Column("what else")]  # fmt: skip
+    columns: dict[str, Unit] = {"asked": "text", "by": "text", "sent": "count", "arrived": "count", "lost": "percent"}
+    columns |= {"95 % interval": "text", "what else": "text"}
     rows: list[list[Cell]] = []
     for name in ("loss", "rate"):
         for way, came in streams[name].items():
@@ -119,7 +122,7 @@ def _packets(streams: Streams, bursts: Bursts, losses: Losses) -> Table:
             what = "; ".join(word for word in words if word)
             rows.append([ASKED[name].title, way, burst.sent, burst.arrived, _percent(burst), "", what])
     note = "Intervals (Clopper-Pearson) where each packet's loss is its own; netem does not say where it lost what."
-    return Table("Packets: loss, rate, room, super-packets", columns, rows, note)
+    return Table.of("Packets: loss, rate, room, super-packets", columns, rows, note)
 
 
 def _percent(came: UdpResult | Burst) -> float:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from xskit.abi.bpf import AttachType, Helper, MapType, ProgramType, UpdateFlag
-from xskit.bpf.asm import R0, R1, R2, R3, R4, R6, R7, R10, U64, Assembler
+from xskit.bpf.asm import R1, R2, R3, R4, R6, R7, R10, U64, Assembler
 from xskit.bpf.errors import BpfError
 from xskit.bpf.map import Map, MapSpec
 from xskit.bpf.program import Program, ProgramSpec
@@ -106,32 +106,19 @@ def _program(name: str) -> ProgramSpec:
 
     A pool whose first page this is has nothing to do with one that was at the same place before.
     """
-    a = Assembler()
-    a.mov(R6, R1)
-    a.load(R2, R6, 0, U64)
-    a.store(R10, -8, R2, U64)
-    a.load(R7, R6, 16, U64)
-    a.store(R10, -16, R7, U64)
+    a = Assembler().mov(R6, R1)
+    a.load(R2, R6, 0, U64).store(R10, -8, R2, U64)
+    a.load(R7, R6, 16, U64).store(R10, -16, R7, U64)
     if name == "hold":
         _note(a, "first", UpdateFlag.NOEXIST)
         a.jump_if(R7, "!=", 1, "not the first")
         _note(a, "first", UpdateFlag.ANY)
-        a.load_map(R1, "release")
-        a.mov(R2, R10)
-        a.alu(R2, "+=", -8)
-        a.call(Helper.MAP_DELETE_ELEM)
+        a.load_map(R1, "release").mov(R2, R10).alu(R2, "+=", -8).call(Helper.MAP_DELETE_ELEM)
         a.label("not the first")
     _note(a, name, UpdateFlag.ANY)
-    a.mov(R0, 0)
-    a.exit()
-    return ProgramSpec(f"xk_pool_{name}", a.assemble(), ProgramType.RAW_TRACEPOINT, AttachType.NONE)
+    return ProgramSpec(f"xk_pool_{name}", a.returns(0).assemble(), ProgramType.RAW_TRACEPOINT, AttachType.NONE)
 
 
 def _note(a: Assembler, target: str, flag: UpdateFlag) -> None:
-    a.load_map(R1, target)
-    a.mov(R2, R10)
-    a.alu(R2, "+=", -8)
-    a.mov(R3, R10)
-    a.alu(R3, "+=", -16)
-    a.mov(R4, int(flag))
-    a.call(Helper.MAP_UPDATE_ELEM)
+    a.load_map(R1, target).mov(R2, R10).alu(R2, "+=", -8)
+    a.mov(R3, R10).alu(R3, "+=", -16).mov(R4, int(flag)).call(Helper.MAP_UPDATE_ELEM)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xskit.bench.bed import Bed
-from xskit.bench.document import Cell, Column, Table
+from xskit.bench.document import Cell, Table, Unit
 from xskit.bench.in_guest import counted_instructions, emulated
 from xskit.bench.results import CaseResult
 from xskit.bench.session import measure
@@ -42,8 +42,8 @@ def run(options: Options) -> ExperimentResult:
 
 def _table(outcomes: Sequence[CaseResult], sends: Sequence[Sends], driver: str) -> Table:
     cost = "instructions of sendto a packet" if counted_instructions() else "ns of sendto a packet"
-    columns = [Column("size"), Column("pps", "pps"), Column(cost, "count"), Column("against 64", "percent"),
-               Column("bytes copied a packet", "count"), Column("path")]  # fmt: skip
+    columns: dict[str, Unit] = {"size": "text", "pps": "pps", cost: "count", "against 64": "percent"}
+    columns |= {"bytes copied a packet": "count", "path": "text"}
     rates = [outcome.median("tx_pps") for outcome in outcomes]
     rows: list[list[Cell]] = []
     for number, (size, one) in enumerate(zip(SIZES, sends, strict=True)):
@@ -55,7 +55,7 @@ def _table(outcomes: Sequence[CaseResult], sends: Sequence[Sends], driver: str) 
         if why
         else "Bytes copied: calls of skb_store_bits and __pskb_pull_tail, counted."
     )
-    return Table("txonly, skb mode", columns, rows, note)
+    return Table.of("txonly, skb mode", columns, rows, note)
 
 
 def _path(one: Sends, driver: str) -> str:

@@ -9,13 +9,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from xskit.abi.bpf import XdpAction
-from xskit.bench.document import Cell, Column, Table
+from xskit.bench.document import Cell, Table, Unit
 from xskit.bench.in_guest import emulated
 from xskit.bpf.asm import Assembler
 from xskit.bpf.attach import XdpMode, attach
 from xskit.bpf.probe import BpfFeature, available
 from xskit.bpf.program import Program, ProgramSpec
-from xskit.experiments.experiment import ExperimentResult, Options
+from xskit.experiments.experiment import ExperimentResult, Options, unless_emulated
 from xskit.experiments.pagepool import PagePoolWatch
 from xskit.experiments.rooms import Pair
 from xskit.experiments.veth_buffers import (
@@ -93,51 +93,55 @@ def _passing(hosts: Sequence[Host], mode: XdpMode | None) -> Iterator[None]:
 
 
 def _rates(found: _Measured) -> Table:
-    columns = [Column("MTU"), Column("no program", "bit/s"), Column("XDP_PASS native", "bit/s"),
-               Column("XDP_PASS generic", "bit/s"), Column("native against none", "percent")]  # fmt: skip
-    rows: list[list[Cell]] = []
+    columns: dict[str, Unit] = dict.fromkeys(("no program", "XDP_PASS native", "XDP_PASS generic"), "bit/s")
+    rows = []
     for mtu in MTUS:
         none, native, generic = (found.rate(mtu, way) for way in WAYS)
-        figures: list[Cell] = [none, native, generic, (native / none - 1) * 100]
-        rows.append([str(mtu), *([None] * 4 if emulated() else figures)])
+        rows.append([str(mtu), *unless_emulated(none, native, generic, (native / none - 1) * 100)])
     runs = len(found.rates[MTUS[0], "none"])
     note = f"Medians of {runs} runs in turns, TCP by {found.tool}, program on both ends."
-    return Table("TCP over veth, Gbit/s", columns, rows, note)
+    columns = {"MTU": "text", **columns, "native against none": "percent"}
+    return Table.of("TCP over veth, Gbit/s", columns, rows, note)
 
 
 def _memory(found: _Measured) -> Table:
-    columns = [Column("MTU"), Column("XDP_PASS"), Column("pages", "count"), Column("bytes", "bytes")]
-    rows: list[list[Cell]] = [
-        [str(mtu), way, found.pages[mtu, way], found.pages[mtu, way] * PAGE_BYTES] for mtu in MTUS for way in WAYS
-    ]
+    pages = ((mtu, way, found.pages[mtu, way]) for mtu in MTUS for way in WAYS)
     also = "" if found.listed else " The netdev family's page-pool-get lists no pool of veth on this kernel."
     note = f"The most at one moment of all runs, both ends. Source: {found.source}.{also}"
-    return Table("Page pool memory in flight", columns, rows, note)
+    return Table.of(
+        "Page pool memory in flight",
+        {"MTU": "text", "XDP_PASS": "text", "pages": "count", "bytes": "bytes"},
+        ([str(mtu), way, count, count * PAGE_BYTES] for mtu, way, count in pages),
+        note,
+    )
 
 
 def _model() -> Table:
     """Memory of one full-size packet by MTU."""
     ways = (FULL_PAGE, HALF_PAGE, HALF_PAGE_192)
-    columns = [Column("MTU"), *(Column(way.name, "bytes") for way in ways), Column("half (192) / full", "number")]
+    columns: dict[str, Unit] = dict.fromkeys((way.name for way in ways), "bytes")
+    columns = {"MTU": "text", **columns, "half (192) / full": "number"}
     rows: list[list[Cell]] = []
     for mtu in MODEL_MTUS:
         sizes = [way.bytes_per_packet(mtu) if mtu <= way.largest_mtu else None for way in ways]
         whole, half = sizes[0], sizes[2]
         rows.append([str(mtu), *sizes, half / whole if whole and half else None])
-    return Table("Calculated: bytes of page pool memory for a full-size packet", columns, rows)
+    return Table.of("Calculated: bytes of page pool memory for a full-size packet", columns, rows)
 
 
 def _capacities() -> Table:
-    columns = [Column("buffers"), Column("first holds", "bytes"), Column("capacity", "bytes"),
-               Column("largest MTU", "bytes")]  # fmt: skip
     ways = (FULL_PAGE, HALF_PAGE, HALF_PAGE_192, RFC_CAPACITY)
-    rows: list[list[Cell]] = [[way.name, way.first, way.capacity, way.largest_mtu] for way in ways]
     note = (
         f"The published largest MTU, {PUBLISHED_LARGEST_MTU}, is the capacity for a headroom of 192 and a NET_IP_ALIGN "
         "of 2: 17 x 2048 + 2048 - (192 + 2) - 320. On x86 NET_IP_ALIGN is 0, and an MTU leaves 14 bytes for the "
         f"Ethernet header: by the kernel's own formula it would be {HALF_PAGE_192.largest_mtu} there."
     )
-    return Table("Calculated: what the buffers hold", columns, rows, note)
+    return Table.of(
+        "Calculated: what the buffers hold",
+        {"buffers": "text", "first holds": "bytes", "capacity": "bytes", "largest MTU": "bytes"},
+        ([way.name, way.first, way.capacity, way.largest_mtu] for way in ways),
+        note,
+    )
 
 
 def _findings(found: _Measured) -> list[str]:
