@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -294,6 +295,14 @@ def test_charts_are_well_formed_and_have_their_words() -> None:
         drawn = ElementTree.fromstring(charts.inline(chart))
         assert words <= {text.text for text in drawn.iter("text")}
     assert ElementTree.fromstring(charts.inline(Plot("nothing", "s", "pps"))).tag == "svg"
+
+
+def test_long_names_of_cases_leave_room_for_the_dots() -> None:
+    label = "rxdrop, mode generic, packet-size 1500, frame-size 2048, ring 512, batch 32, kernel 6.12"
+    drawn = ElementTree.fromstring(charts.inline(Dots("rates", "pps", [Row(label, [1.0, 2.0], 1.5, None, None)])))
+    (axes,) = (one for one in drawn.iter("g") if one.get("id") == "patch_2")
+    corners = [float(number) for number in re.findall(r"[ML] ([0-9.]+)", axes[0].attrib["d"])]
+    assert max(corners) - min(corners) > 200
 
 
 def test_pages_name_no_other_place() -> None:

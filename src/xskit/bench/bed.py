@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from xskit.bench.settings import Case
 from xskit.closing import Closing
 from xskit.errors import UsageError
+from xskit.lab.wiring import prepare
 from xskit.netconf.changes import (
     CreateNamespace,
     CreateVeth,
@@ -23,7 +24,6 @@ from xskit.netconf.changes import (
     SetNapi,
     SetOffload,
     SetPromiscuous,
-    SetSysctl,
     VethEnd,
 )
 from xskit.netconf.interfaces import LinkState, Watch, look
@@ -131,9 +131,7 @@ class Bed(Closing):
         namespace = f"xk{os.getpid():x}x{next(_numbers)}-bench"
         apply = self._journal.apply
         apply(CreateNamespace(namespace))
-        for scope in ("all", "default"):
-            with suppress(MissingError):  # a kernel without IPv6
-                apply(SetSysctl(f"net/ipv6/conf/{scope}/disable_ipv6", "1", namespace=namespace))
+        prepare(self._journal, namespace, ipv6=False)
         near = tuple(f"xknear{number}" for number in range(ports))
         far = tuple(f"xkfar{number}" for number in range(ports))
         for ends in zip(far, near, strict=True):

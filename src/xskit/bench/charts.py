@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from importlib.util import find_spec
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from xskit.bench.document import Dots, Plot
@@ -73,7 +74,7 @@ def _draw_dots(axes: Axes, chart: Dots) -> None:
         far = [row.values[at] for at in row.outliers]
         axes.plot(far, [y] * len(far), "o", color="C1", markerfacecolor="none", markersize=6)
         axes.plot([row.median] * 2, [y - 0.3, y + 0.3], color=_INK, linewidth=2)
-    axes.set_yticks(range(len(chart.rows)), [row.label for row in chart.rows])
+    axes.set_yticks(range(len(chart.rows)), [fill(row.label, 42) for row in chart.rows])
     axes.set_ylim(len(chart.rows) - 0.5, -0.5)
     axes.set_xlim(left=0)
     axes.grid(visible=False, axis="y")

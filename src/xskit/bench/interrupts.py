@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from pathlib import Path
 
 from xskit.errors import UsageError
@@ -29,11 +30,5 @@ class Interrupts:
     def _read(self) -> int:
         for line in self._table.read_text().splitlines()[1:]:
             if self._text in line:
-                _, _, counts = line.partition(":")
-                numbers = []
-                for word in counts.split():
-                    if not word.isdigit():
-                        break
-                    numbers.append(int(word))
-                return sum(numbers)
+                return sum(map(int, takewhile(str.isdigit, line.partition(":")[2].split())))
         raise UsageError(f"no line of {self._table} contains {self._text!r}", remedy=f"cat {self._table}")

@@ -68,10 +68,7 @@ OF_MODE: dict[BenchMode, tuple[str, ...]] = {
 
 _COUNTED = ("instructions_per_packet", "guest_instructions_per_packet", "copied_bytes_per_packet")
 COUNTED_OF_MODE: dict[BenchMode, tuple[str, ...]] = {
-    "rxdrop": _COUNTED,
-    "txonly": _COUNTED,
-    "l2fwd": _COUNTED,
-    "forward": _COUNTED,
+    **dict.fromkeys(("rxdrop", "txonly", "l2fwd", "forward"), _COUNTED),
     "latency": ("round_trip_p50_instructions", "round_trip_p99_instructions", "copied_bytes_per_packet"),
     "loss": (*_COUNTED, "loss", "reordered"),
 }

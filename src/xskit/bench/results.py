@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from xskit.bench.in_guest import COUNTED, VIRTUAL
 from xskit.bench.inference import Spread, spread
@@ -22,7 +22,7 @@ from xskit.bench.settings import Case, labelled
 from xskit.errors import UsageError, XskitError
 from xskit.files import ReadError, read
 
-__all__ = ["SCHEMA", "BindModeInUse", "CaseResult", "FileError", "Run", "Session"]
+__all__ = ["SCHEMA", "BindModeInUse", "CaseResult", "FileError", "Run", "Session", "parsed"]
 
 SCHEMA = 1
 
@@ -31,6 +31,7 @@ _NUMBERS = re.compile(r"\[([-+0-9.eE,\s]+)\]")
 
 
 MOST_BYTES = 1 << 28
+T = TypeVar("T")
 
 
 class FileError(XskitError):
@@ -191,10 +192,12 @@ class Session:
                     "runs": [{**asdict(run), "samples": _columns(run.samples)} for run in outcome.runs],
                 }
             )
-        own = {"schema": self.schema, "kind": "xskit bench", "started": self.started, "seconds": self.seconds}
-        own["interrupted"] = self.interrupted
         return {
-            **own,
+            "schema": self.schema,
+            "kind": "xskit bench",
+            "started": self.started,
+            "seconds": self.seconds,
+            "interrupted": self.interrupted,
             "command": self.command,
             "conditions": self.conditions,
             "machine": self.machine,
@@ -222,16 +225,8 @@ class Session:
                 runs.append(Run(**{**run, "samples": samples}))
             mode = BindModeInUse(**found["mode_in_use"])
             outcomes.append(CaseResult(Case.from_dict(found["case"]), mode, found["interfaces"], runs))
-        return cls(
-            machine=values["machine"],
-            command=values["command"],
-            conditions=values["conditions"],
-            started=values["started"],
-            seconds=values["seconds"],
-            interrupted=values["interrupted"],
-            outcomes=outcomes,
-            guests=values.get("guests", {}),
-        )
+        own = {name: values[name] for name in ("machine", "command", "conditions", "started", "seconds", "interrupted")}
+        return cls(**own, outcomes=outcomes, guests=values.get("guests", {}))
 
     @classmethod
     def load(cls, path: Path) -> Session:
@@ -240,22 +235,26 @@ class Session:
         Raises:
             FileError: there is none, or it is something else.
         """
-        try:
-            return cls.from_dict(json.loads(read(path, MOST_BYTES)))
-        except ReadError as error:
-            raise FileError(error.cause, remedy=error.remedy) from error
-        except (
-            AttributeError,
-            KeyError,
-            TypeError,
-            ValueError,
-            RecursionError,
-            UsageError,
-        ) as error:  # of a case that cannot be
-            raise FileError(
-                f"{path} is not what xskit bench --json writes, or a later version wrote it",
-                remedy="xskit bench rxdrop --report NEW.json, and compare that",
-            ) from error
+        otherwise = FileError(
+            f"{path} is not what xskit bench --json writes, or a later version wrote it",
+            remedy="xskit bench rxdrop --report NEW.json, and compare that",
+        )
+        return parsed(path, cls.from_dict, otherwise)
+
+
+def parsed(path: Path, make: Callable[[Any], T], otherwise: XskitError) -> T:
+    """What `make` makes of a file of JSON.
+
+    Raises:
+        XskitError: of the kind of `otherwise`: it cannot be read; or `otherwise` itself: it is something else, or of a
+            case that cannot be.
+    """
+    try:
+        return make(json.loads(read(path, MOST_BYTES)))
+    except ReadError as error:
+        raise type(otherwise)(error.cause, remedy=error.remedy) from error
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, UsageError) as error:
+        raise otherwise from error
 
 
 def _columns(samples: Sequence[Sample]) -> dict[str, list[int]]:

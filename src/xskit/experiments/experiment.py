@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import sys
 import time
@@ -16,13 +15,12 @@ from typing import Any
 from xskit.bench.document import Cell, Plot, Table
 from xskit.bench.in_guest import COUNTED, EMULATED, counted_instructions, emulated
 from xskit.bench.others import BUSY, OtherPrograms
+from xskit.bench.results import parsed
 from xskit.errors import UsageError, XskitError
-from xskit.files import ReadError, read
 
 __all__ = ["SCHEMA", "Experiment", "ExperimentResult", "Options", "ResultError", "unless_emulated"]
 
 SCHEMA = 1
-MOST_BYTES = 1 << 28
 
 
 class ResultError(XskitError):
@@ -131,15 +129,11 @@ class ExperimentResult:
         Raises:
             ResultError: it cannot be read, or is something else.
         """
-        try:
-            return [cls.from_dict(each) for each in _listed(json.loads(read(path, MOST_BYTES)))]
-        except ReadError as error:
-            raise ResultError(error.cause, remedy=error.remedy) from error
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise ResultError(
-                f"{path} is not what xskit experiment run --json writes",
-                remedy=f"xskit experiment run frame-sizes --json > {path}",
-            ) from error
+        otherwise = ResultError(
+            f"{path} is not what xskit experiment run --json writes",
+            remedy=f"xskit experiment run frame-sizes --json > {path}",
+        )
+        return parsed(path, lambda found: [cls.from_dict(each) for each in _listed(found)], otherwise)
 
 
 def unless_emulated(*figures: float | None) -> list[Cell]:

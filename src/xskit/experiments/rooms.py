@@ -8,23 +8,22 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
 from xskit.lab.host import Host
 from xskit.lab.traffic import ping
+from xskit.lab.wiring import prepare
 from xskit.netconf.changes import (
     CreateNamespace,
     CreateVeth,
     SetAddress,
     SetLinkUp,
     SetNeighbour,
-    SetSysctl,
     VethEnd,
 )
 from xskit.netconf.journal import Journal, restore_dead
-from xskit.netconf.namespaces import MissingError
 
 __all__ = ["Pair"]
 
@@ -57,9 +56,7 @@ class Pair:
             self.hosts = tuple(Host(name, f"{tag}{name}", journal, names) for name in "ab")
             for host in self.hosts:
                 journal.apply(CreateNamespace(str(host.namespace)))
-                for scope in ("all", "default"):
-                    with suppress(MissingError):  # a kernel without IPv6
-                        journal.apply(SetSysctl(f"net/ipv6/conf/{scope}/disable_ipv6", "1", namespace=host.namespace))
+                prepare(journal, str(host.namespace), ipv6=False)
             ends = (
                 VethEnd(name, host.namespace, mtu=self.mtu)
                 for host, name in zip(self.hosts, self.interfaces, strict=True)
