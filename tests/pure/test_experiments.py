@@ -12,7 +12,8 @@ import pytest
 from xskit.bench import charts, render
 from xskit.bench.document import Column, Plot, Table, shown
 from xskit.bench.in_guest import COUNTED, COUNTED_VARIABLE, EMULATED, EMULATED_VARIABLE
-from xskit.cli.experiment import run
+from xskit.cli.experiment import _write_charts, run
+from xskit.cli.output import OutputError
 from xskit.errors import UsageError
 from xskit.experiments import bridge, frame_sizes, report, veth_buffers
 from xskit.experiments.catalogue import CATALOGUE, find
@@ -120,6 +121,16 @@ def test_a_plot_is_a_picture_by_itself():
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     assert {"ms", "share", "a"} <= {text.text for text in root.iter("{http://www.w3.org/2000/svg}text")}
     assert charts.svg(result().plots[0]) == charts.svg(result().plots[0])
+
+
+def test_charts_are_written_a_file_each(tmp_path, capsys):
+    _write_charts(tmp_path / "made", [result(), result(experiment="netem")])
+    assert {path.name for path in (tmp_path / "made").iterdir()} == {"tx-sizes-0.svg", "netem-0.svg"}
+    assert ElementTree.parse(tmp_path / "made/netem-0.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    assert "netem-0.svg: owd" in capsys.readouterr().err
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError):
+        _write_charts(tmp_path / "file", [result()])
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
