@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -172,6 +173,22 @@ def test_find_by_number(namespace):
     number = identity(namespace.path)
     assert number is not None
     assert find(number) == namespace.path
+
+
+def test_the_namespace_that_the_only_process_of_a_container_came_from_is_found(namespace):
+    code = (
+        "import subprocess, sys\n"
+        "from xskit.netconf.namespaces import find, identity, inside\n"
+        "from xskit.netconf.peers import far_end\n"
+        "home, other = identity(), sys.argv[1]\n"
+        "subprocess.run(['ip', 'link', 'add', 'xk0', 'type', 'veth', 'peer', 'xk1', 'netns', other], check=True)\n"
+        "with inside(other):\n"
+        "    assert identity(find(home)) == home\n"
+        "    far = far_end('xk1')\n"
+        "    with inside(far.namespace):\n"
+        "        assert (far.name, identity()) == ('xk0', home)\n"
+    )
+    subprocess.run(["unshare", "--net", sys.executable, "-c", code, NAME], check=True)
 
 
 def test_the_change_brings_loopback_up(tmp_path, monkeypatch):

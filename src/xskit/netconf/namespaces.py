@@ -28,6 +28,7 @@ __all__ = [
     "Namespace",
     "create_namespace",
     "find",
+    "holders",
     "identity",
     "inside",
     "names",
@@ -36,6 +37,7 @@ __all__ = [
 
 FOLDER = Path("/run/netns")
 OWN = "/proc/thread-self/ns/net"
+_DESCRIPTORS = "/proc/self/fd"
 
 _LARGEST_DESCRIPTOR = (1 << 31) - 1
 _NAME = re.compile(r"xk[A-Za-z0-9._-]{0,61}")
@@ -92,9 +94,21 @@ def identity(path: str | Path = OWN) -> int | None:
 
 def find(inode: int) -> Path | None:
     """A path to the namespace with this number, if some process or name still holds it."""
-    holders = [Path(OWN), Path("/proc/1/ns/net"), *(FOLDER / name for name in names())]
-    holders += [Path(entry.path) / "ns/net" for entry in os.scandir("/proc") if entry.name.isdigit()]
-    return next((path for path in holders if identity(path) == inode), None)
+    return next((path for path in holders() if identity(path) == inode), None)
+
+
+def holders() -> Iterator[Path]:
+    """Paths to every network namespace that a name, a process or a descriptor of this process holds; one may come
+    again. While the only thread of a container is inside another namespace, a descriptor alone holds its own."""
+    yield Path(OWN)
+    yield Path("/proc/1/ns/net")
+    yield from (FOLDER / name for name in names())
+    yield from (Path(entry.path) / "ns/net" for entry in os.scandir("/proc") if entry.name.isdigit())
+    for number in os.listdir(_DESCRIPTORS):
+        path = Path(_DESCRIPTORS, number)
+        with suppress(OSError):
+            if os.readlink(path).startswith("net:["):
+                yield path
 
 
 @contextmanager

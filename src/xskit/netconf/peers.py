@@ -17,7 +17,7 @@ from pathlib import Path
 from xskit.abi import netlink as nl
 from xskit.errors import XskitError
 from xskit.netconf import interfaces
-from xskit.netconf.namespaces import FOLDER, OWN, MissingError, identity, inside, names
+from xskit.netconf.namespaces import FOLDER, MissingError, holders, identity, inside
 from xskit.netlink import Netlink, NetlinkError, attributes, text, u32
 
 __all__ = ["FarEnd", "far_end", "moved_to"]
@@ -76,9 +76,8 @@ def moved_to(name: str, index: int, mac: str, home: int | None) -> str | None:
 def _namespaces() -> Iterator[tuple[str, int]]:
     """Every namespace that can be found, once: how `inside` knows it, and a descriptor that is open meanwhile."""
     seen = set()
-    paths = [FOLDER / name for name in names()]
-    paths += [Path(OWN), *(Path(entry.path) / "ns/net" for entry in os.scandir("/proc") if entry.name.isdigit())]
-    for path in paths:
+    paths = list(holders())
+    for path in sorted(paths, key=lambda path: path.parent != FOLDER):  # a name is easier to type than a number
         inode = identity(path)
         if inode is None or inode in seen:
             continue
