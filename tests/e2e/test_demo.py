@@ -15,7 +15,7 @@ def test_no_privilege(machine: Outer):
     result = machine.xskit_without_privileges("demo")
     assert (result.code, result.out) == (1, "")
     assert result.err == (
-        "xskit: a lab of network namespaces needs CAP_SYS_ADMIN and CAP_NET_ADMIN and CAP_NET_RAW and CAP_BPF\n"
+        "xskit: a lab of network namespaces needs CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF\n"
         f"try: sudo {XSKIT} demo\n"
     )
 

@@ -328,5 +328,5 @@ def test_no_privilege(bridge: Bridge, wan):
     result = bridge.outer.xskit_without_privileges("emulate", wan)
     assert (result.code, result.out) == (1, "")
     assert result.err == (
-        f"xskit: xskit emulate needs CAP_NET_ADMIN and CAP_NET_RAW and CAP_BPF\ntry: sudo {XSKIT} emulate {wan}\n"
+        f"xskit: xskit emulate needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF\ntry: sudo {XSKIT} emulate {wan}\n"
     )

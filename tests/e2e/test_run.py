@@ -331,6 +331,6 @@ def test_no_privilege(machine: Outer):
     result = machine.xskit_without_privileges("run", "--owd", "1ms", "--", "echo", "a b")
     assert (result.code, result.out) == (1, "")
     assert result.err == (
-        "xskit: xskit run needs CAP_SYS_ADMIN and CAP_NET_ADMIN and CAP_NET_RAW and CAP_BPF\n"
+        "xskit: xskit run needs CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF\n"
         f"try: sudo {XSKIT} run --owd 1ms -- echo 'a b'\n"
     )

@@ -85,6 +85,8 @@ def test_missing_capabilities(monkeypatch):
     with pytest.raises(PrivilegeError) as caught:
         privileges.require(["CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF"], "opening va")
     assert str(caught.value) == "opening va needs CAP_NET_RAW and CAP_BPF\n  try: sudo xskit run --owd 30ms"
+    with pytest.raises(PrivilegeError, match="opening va needs CAP_SYS_ADMIN, CAP_NET_RAW and CAP_BPF"):
+        privileges.require(["CAP_SYS_ADMIN", "CAP_NET_RAW", "CAP_BPF"], "opening va")
     privileges.require("CAP_NET_ADMIN", "changing the MTU")
 
 

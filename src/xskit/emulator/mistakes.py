@@ -54,13 +54,18 @@ def _sentence(mistake: Any, model: type[BaseModel], path: Sequence[str]) -> str:
         return str(mistake["ctx"]["error"])
     if kind == "literal_error":
         expected = mistake["ctx"]["expected"]
-        return f"expected {expected}, got {literal(mistake['input'])}"
+        return f"expected {expected}, got {_written(mistake['input'])}"
     if kind == "missing":
         return "this key is missing"
     if kind in _WANTED:
-        return f"expected {_WANTED[kind].format(**mistake.get('ctx', {}))}, got {literal(mistake['input'])}"
+        return f"expected {_WANTED[kind].format(**mistake.get('ctx', {}))}, got {_written(mistake['input'])}"
     message = str(mistake["msg"])
-    return f"{message[0].lower()}{message[1:]}, not {literal(mistake['input'])}"
+    return f"{message[0].lower()}{message[1:]}, not {_written(mistake['input'])}"
+
+
+def _written(value: Any) -> str:
+    """As files have it: true and false begin with a small letter."""
+    return str(value).lower() if isinstance(value, bool) else literal(value)
 
 
 _WANTED = {

@@ -95,7 +95,7 @@ def _queue_table(value: Any) -> Any:
     """What the short form of a queue means; anything else as it is."""
     if isinstance(value, str):
         return {"kind": value} if value.isalpha() else {"limit": value}
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if isinstance(value, (int, float)):
         return {"limit": value}
     return value
 

@@ -42,7 +42,9 @@ def require(names: str | Iterable[str], purpose: str) -> None:
     """
     lacking = missing([names] if isinstance(names, str) else names)
     if lacking:
-        raise PrivilegeError(f"{purpose} needs {' and '.join(lacking)}", remedy=_with_sudo())
+        *others, last = lacking
+        needed = f"{', '.join(others)} and {last}" if others else last
+        raise PrivilegeError(f"{purpose} needs {needed}", remedy=_with_sudo())
 
 
 def _with_sudo() -> str:
