@@ -11,7 +11,7 @@ from typing import Any
 
 from xskit import units
 from xskit.emulator.report_data import DirectionReport, PortReport, RunRecord
-from xskit.emulator.significance import LATE_FRACTION, LATE_LEAST_NS, LATE_SHARE, improbable_loss, punctuality
+from xskit.emulator.significance import LATE_LIMIT, LATE_SHARE, improbable_loss, punctuality
 
 __all__ = ["judge"]
 
@@ -115,7 +115,7 @@ _ALLOWED = f"(allowed: {LATE_SHARE:.0%})"
 def _above(direction: DirectionReport) -> str:
     """The limit of lateness in words; after an update several may have held."""
     if direction.since_update_ns is not None:
-        return f"more than {LATE_FRACTION:.0%} of the owd (at least {_rounded_down(LATE_LEAST_NS)})"
+        return f"more than {LATE_LIMIT}"
     return f"more than {_rounded_down(direction.lateness_ns['limit'])}"
 
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from xskit import units
+from xskit.emulator.significance import LATE_LIMIT
 
 __all__ = ["direction_text", "duration", "link_text", "port_text", "precise", "probability", "rate", "render",
            "report_text", "worker_text"]  # fmt: skip
@@ -217,7 +218,7 @@ def _remarks(report: ShownRun) -> list[str]:
     ]
     remarks = [f"no packets on {', '.join(silent)}: nothing was measured"] if silent else []
     if few:
-        remarks.append(f"too few packets to judge lateness: {', '.join(few)}; none was late")
+        remarks.append(f"too few packets to judge lateness: {', '.join(few)}; none left more than {LATE_LIMIT} late")
     return remarks
 
 

@@ -32,6 +32,10 @@ LOSS_ERROR = 1e-9
 Punctuality = Literal["on time", "late", "too few packets"]
 
 
+LATE_LIMIT = f"{LATE_FRACTION:.0%} of the owd (at least {LATE_LEAST_NS // 1_000_000}ms)"
+"""The limit of any link in words."""
+
+
 def late_limit_ns(owd_ns: int) -> int:
     """How late a packet may leave with this owd."""
     return max(round(LATE_FRACTION * owd_ns), LATE_LEAST_NS)
