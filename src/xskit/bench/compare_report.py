@@ -76,7 +76,7 @@ def as_dict(found: Comparison) -> dict[str, Any]:
 
 
 def _percent(row: ComparisonRow) -> str:
-    """`+5.0%`; of what was 0 there is no percentage."""
+    """`+5.0%`; a change from 0 has no percentage."""
     percent = row.difference.percent
     if percent is None:
         return "from 0" if row.difference.second else "none"
@@ -91,7 +91,7 @@ def _interval(row: ComparisonRow) -> str:
 
 
 def _change(row: ComparisonRow, percent: float) -> str:
-    """One digit; where there is said to be a difference, as many as it takes to show that it is not 0."""
+    """One digit; where the conclusion is a difference, enough digits to show that it is not 0."""
     if row.difference.conclusion not in ("better", "worse"):
         return f"{percent:+.1f}"
     size, _ = apart((abs(percent), 0.0), lambda value, digits: f"{value:.{digits}f}", 1)

@@ -10,7 +10,7 @@ __all__ = ["Cell", "Column", "Dots", "Folded", "Heading", "Items", "Part", "Plot
 
 Unit = Literal["text", "count", "pps", "bit/s", "percent", "bytes", "ns", "number"]
 Cell = str | int | float | None
-"""None: there is no such figure; text in a column of figures says why."""
+"""None: no figure. Text in a column of figures says why there is none."""
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ class FarCounts(dict[str, int]):
 
 
 class Far:
-    """One thing at a far end. What a kind of it has no part in does nothing: this is how that is said, once."""
+    """One thing at a far end. By default each step does nothing; a kind overrides the steps that it takes part in."""
 
     def start(self) -> None:
         """Begin; a program that is attached has begun."""

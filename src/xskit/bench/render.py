@@ -90,7 +90,7 @@ _NARROW = 8
 
 
 def markdown(parts: Sequence[Part], picture: Callable[[Plot | Dots], str] | None = None) -> str:
-    """For a page of documentation. `picture` says where the picture of a chart is; without it there is none."""
+    """For a page of documentation. `picture` gives the path of a chart's picture; without it, charts are left out."""
     blocks = []
     for part in parts:
         match part:
