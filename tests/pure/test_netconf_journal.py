@@ -203,9 +203,12 @@ def test_restored_reads_as_a_sentence():
 
 def test_the_interpreters_exit_restores(folder, monkeypatch):
     registered = []
+    began = []
     monkeypatch.setattr(journal_module.atexit, "register", registered.append)
+    monkeypatch.setattr(journal_module, "begin", lambda: began.append(dict(MACHINE)))  # this process goes on
     journal = Journal.open()
     journal.apply(Poke("a", 1))
     registered[0]()
+    assert began == [{"old": 1, "a": 1}]
     assert MACHINE == {"old": 1}
     journal.close()

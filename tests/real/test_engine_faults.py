@@ -11,6 +11,8 @@ from tests.real.detaching import detach
 from tests.real.foreign_hosts import foreign_hosts
 from tests.real.lab_rig import assert_every_frame_is_somewhere, datagram, dropped, pair, wait_until
 from xskit.errors import UsageError
+from xskit.netconf import ethtool, interfaces
+from xskit.netconf.namespaces import inside
 
 pytestmark = pytest.mark.root
 
@@ -102,13 +104,24 @@ def test_a_program_that_somebody_detaches_makes_the_run_invalid_though_it_goes_o
             assert [one for one in told if "(allowed: " not in one] == [sentence]
 
 
+def mtu_and_offloads(name: str, namespace: str) -> tuple[int, dict[str, bool]]:
+    with inside(namespace), interfaces.control_socket() as control:
+        known = ethtool.features(control, name)
+        return interfaces.mtu(name), {feature: value.requested for feature, value in known.items()}
+
+
 def test_a_port_that_is_moved_to_another_namespace():
-    with foreign_hosts() as hosts, hosts.emulator() as emulator:
-        port = hosts.ports[0]
-        ip(hosts.room, "link", "set", port.name, "netns", str(hosts.namespaces[1]))
-        sentence = f"port {port} was moved to the network namespace {hosts.namespaces[1]} while the link was running"
-        assert emulator.wait(60) == sentence
-        assert emulator.close().invalid_because[0] == sentence
+    """It is put back where it is then."""
+    with foreign_hosts() as hosts:
+        port, target = hosts.ports[0], str(hosts.namespaces[1])
+        before = mtu_and_offloads(port.name, hosts.room)
+        with hosts.emulator() as emulator:
+            assert mtu_and_offloads(port.name, hosts.room)[0] > before[0]
+            ip(hosts.room, "link", "set", port.name, "netns", target)
+            sentence = f"port {port} was moved to the network namespace {target} while the link was running"
+            assert emulator.wait(60) == sentence
+            assert emulator.close().invalid_because[0] == sentence
+        assert mtu_and_offloads(port.name, target) == before
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["ingress", "egress"])

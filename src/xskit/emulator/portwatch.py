@@ -73,8 +73,8 @@ class PortWatch:
     def _loss(self, spec: PortSpec, port: Port) -> str:
         """What became of a port that has disappeared."""
         mac, home = self._origins[spec]
-        place = moved_to(self._names[spec], port.ifindex, mac, home)
-        return "was deleted" if place is None else f"was moved to the network namespace {place}"
+        found = moved_to(self._names[spec], port.ifindex, mac, home)
+        return "was deleted" if found is None else f"was moved to the network namespace {found[1]}"
 
 
 def _origin(spec: PortSpec) -> tuple[str, int | None]:

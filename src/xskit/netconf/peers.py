@@ -57,8 +57,8 @@ def far_end(name: str, namespace: str | None = None) -> FarEnd | None:
     raise MissingError(f"the far end of {name} is in a network namespace that no process and no name holds")
 
 
-def moved_to(name: str, index: int, mac: str, home: int | None) -> str | None:
-    """The namespace, as `inside` takes it, of an interface that left the one with the number `home`.
+def moved_to(name: str, index: int, mac: str, home: int | None) -> tuple[str, str] | None:
+    """The name and the namespace, as `inside` takes it, of an interface that left the namespace with the number `home`.
 
     None if it is not found. A moved interface keeps its MAC address, and its name or its index, unless that is taken
     there.
@@ -69,7 +69,7 @@ def moved_to(name: str, index: int, mac: str, home: int | None) -> str | None:
                 continue
             for number, other in socket.if_nameindex():
                 if (other == name or number == index) and interfaces.look(other).mac == mac:
-                    return place
+                    return other, place
     return None
 
 

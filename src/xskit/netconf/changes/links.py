@@ -5,10 +5,12 @@ from __future__ import annotations
 import socket
 import struct
 from dataclasses import dataclass, field
+from typing import Any
 
 from xskit.abi.packet import PACKET_ADD_MEMBERSHIP, PACKET_MR_PROMISC, SOL_PACKET
 from xskit.netconf import interfaces
 from xskit.netconf.changes.base import Change, Fate, Restored, ValueChange
+from xskit.netconf.changes.moved import origin_of, restore_where_it_is
 from xskit.netconf.namespaces import inside
 
 __all__ = ["SetLinkUp", "SetMtu", "SetPromiscuous"]
@@ -42,6 +44,7 @@ class SetMtu(ValueChange):
 
     interface: str
     mtu: int
+    origin: dict[str, Any] = field(default_factory=dict, kw_only=True)
 
     def __str__(self) -> str:
         return f"MTU {self.mtu} of {self.interface}"
@@ -54,6 +57,13 @@ class SetMtu(ValueChange):
 
     def write(self, value: int) -> None:
         interfaces.set_mtu(self.interface, value)
+
+    def remember(self) -> None:
+        super().remember()
+        self.origin = origin_of(self.interface, self.namespace)
+
+    def restore(self) -> Restored:
+        return restore_where_it_is(self, super().restore)
 
 
 @dataclass

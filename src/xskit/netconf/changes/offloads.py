@@ -6,10 +6,12 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from xskit.errors import DeviceError
 from xskit.netconf import ethtool, interfaces
 from xskit.netconf.changes.base import Change, Fate, Restored
+from xskit.netconf.changes.moved import origin_of, restore_where_it_is
 from xskit.netconf.namespaces import inside
 
 __all__ = ["SetOffload"]
@@ -27,6 +29,7 @@ class SetOffload(Change):
     namespace: str | None = field(default=None, kw_only=True)
     before: dict[str, bool] = field(default_factory=dict, kw_only=True)
     index: int | None = field(default=None, kw_only=True)
+    origin: dict[str, Any] = field(default_factory=dict, kw_only=True)
 
     def __str__(self) -> str:
         words = ", ".join(f"{word} {'on' if on else 'off'}" for word, on in self.offloads.items())
@@ -44,7 +47,8 @@ class SetOffload(Change):
     def remember(self) -> None:
         with self._inside() as control:
             known = ethtool.features(control, self.interface)
-            self.index = interfaces.index(self.interface)
+        self.origin = origin_of(self.interface, self.namespace)
+        self.index = self.origin["index"]
         wanted = self._wanted(known)
         self.before = {name: known[name].requested for name in wanted if not known[name].fixed}
 
@@ -61,6 +65,9 @@ class SetOffload(Change):
             )
 
     def restore(self) -> Restored:
+        return restore_where_it_is(self, self._restore, index=None)
+
+    def _restore(self) -> Restored:
         with self._inside() as control:
             interface = self.interface if self.index is None else interfaces.name(self.index)
             known = ethtool.features(control, interface)
