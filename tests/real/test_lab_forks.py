@@ -61,7 +61,7 @@ def test_a_child_cannot_change_the_lab():
             assert in_child(call) == refused
         assert in_child(lab._journal.restore) == []
         assert in_child(lambda: lab._journal.undo(before[0])) == refused.replace(
-            "the lab belongs to", "the changes to this machine are those of"
+            "the lab belongs to", "the changes to this machine belong to"
         )
         assert in_child(lambda: lab.__exit__(None, None, None)) is None
         assert list(lab.hosts) == ["a", "b"]
