@@ -45,10 +45,9 @@ _WATCH = pytest.StashKey[Watch]()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that put something of their own in the place of a compiled function belong to the run without compiler."""
-    if PLAIN_PYTHON:
-        return
-    aside = [item for item in items if item.get_closest_marker("plain_python") is not None]
+    """Leave out tests that belong to the other run: the one with the compiler, or the one without."""
+    other = "compiled" if PLAIN_PYTHON else "plain_python"
+    aside = [item for item in items if item.get_closest_marker(other) is not None]
     if aside:
         config.hook.pytest_deselected(items=aside)
         items[:] = [item for item in items if item not in aside]

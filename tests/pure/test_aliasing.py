@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from xskit.jit import DISABLED
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -45,7 +43,7 @@ def test_both_builds_give_every_packet_the_same_fate(strict, careful):
         assert sum(packets for packets, _ in run["dropped"]) > 50, name
 
 
-@pytest.mark.skipif(DISABLED, reason="nothing is compiled, so there is one build")
+@pytest.mark.compiled
 def test_the_debug_build_makes_no_promise(strict, careful):
     """A program that breaks the promise: the store is not seen in one build, and is seen in the other."""
     assert (strict["met"], careful["met"]) == (1, 2)

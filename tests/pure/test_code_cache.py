@@ -282,7 +282,7 @@ def double(value: int) -> int:
     return 2 * value
 
 
-@pytest.mark.skipif(jit.DISABLED, reason="nothing is compiled")
+@pytest.mark.compiled
 def test_code_is_compiled_anew_where_the_cache_is_of_no_use(caplog: pytest.LogCaptureFixture) -> None:
     def loaded() -> bool:
         """Compile or load; whether it was loaded."""

@@ -11,7 +11,6 @@ import numba
 import pytest
 from numba.core import caching, ccallback, cgutils, compiler, datamodel, imputils, runtime, serialize, sigutils
 
-from xskit.jit import DISABLED
 from xskit.jit.kept import Kept
 
 ADVICE = (
@@ -89,7 +88,7 @@ def _by_callback(spy: Spy) -> None:
     native.compile()
 
 
-@pytest.mark.skipif(DISABLED, reason="nothing is compiled")
+@pytest.mark.compiled
 @pytest.mark.parametrize("compile_one", [_by_dispatcher, _by_callback])
 def test_numba_asks_the_cache_that_stands_in_for_its_own(compile_one: Callable[[Spy], None]) -> None:
     spy = Spy()

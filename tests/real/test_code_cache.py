@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from xskit import jit
-
 pytestmark = [
     pytest.mark.root,
-    pytest.mark.skipif(jit.DISABLED, reason="nothing is compiled"),
+    pytest.mark.compiled,
 ]
 
 PROGRAM = """
