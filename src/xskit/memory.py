@@ -1,4 +1,4 @@
-"""Raw memory for compiled code: records laid out as C would lay them out, and regions that the kernel may share.
+"""Raw memory for compiled code: records laid out as C would lay them out, and regions to put them in.
 
 A `Record` is a class whose annotations are its fields:
 
@@ -141,6 +141,29 @@ def unmap_memory(address: int, size: int) -> None:
     libc.shared.munmap(address, size)
 
 
+def no_memory(size: int, error: OSError, remedy: str | None = None) -> KernelError:
+    """What to raise where mmap(2) or madvise(2) found no `size` bytes."""
+    return KernelError(
+        f"the kernel has no {size / (1 << 20):.0f} MiB of packet memory to give: {error.strerror}", remedy=remedy
+    )
+
+
+def populate_memory(address: int, size: int) -> None:
+    """Touch every page, keeping what it holds on Linux 5.14 and later, and writing zeros before.
+
+    Raises:
+        OSError: there is not so much memory.
+    """
+    step = 64 << 20
+    for offset in range(0, size, step):
+        length = min(step, size - offset)
+        if libc.shared.madvise(address + offset, length, MADV_POPULATE_WRITE) == 0:
+            continue
+        if ctypes.get_errno() != errno.EINVAL:
+            raise libc.failure()
+        ctypes.memset(address + offset, 0, length)
+
+
 class Region(Closing):
     """A private anonymous mapping of at least `size` bytes, page aligned and zeroed.
 
@@ -148,51 +171,28 @@ class Region(Closing):
         size: bytes; rounded up to whole pages.
         populate: touch every page now, so that none is first touched in the hot loop.
         huge: ask for transparent huge pages.
-        hugetlb: take pages from the hugetlb pool instead (vm.nr_hugepages); fails where it is too small.
-        shared_with_children: keep the mapping in forked children. Off by default: after a fork the pages of a
-            private mapping are copied on write, and the kernel would go on reading the old ones.
 
     Raises:
         KernelError: the memory is not to be had.
     """
 
-    def __init__(
-        self,
-        size: int,
-        *,
-        populate: bool = True,
-        huge: bool = False,
-        hugetlb: bool = False,
-        shared_with_children: bool = False,
-    ) -> None:
-        unit = HUGE_PAGE_BYTES if huge or hugetlb else PAGE_BYTES
+    def __init__(self, size: int, *, populate: bool = True, huge: bool = False) -> None:
+        unit = HUGE_PAGE_BYTES if huge else PAGE_BYTES
         self.size = max(unit, (size + unit - 1) // unit * unit)
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (MAP_HUGETLB if hugetlb else 0)
+        self._pid = os.getpid()
         try:
-            self.address = map_memory(self.size, flags)
+            self.address = map_memory(self.size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError as error:
-            raise _no_memory(self.size, error, hugetlb) from error
-        if huge and not hugetlb:
+            raise no_memory(self.size, error) from error
+        if huge:
             libc.shared.madvise(self.address, self.size, mmap.MADV_HUGEPAGE)
-        self._pid = 0 if shared_with_children else os.getpid()
-        if not shared_with_children:
-            libc.shared.madvise(self.address, self.size, mmap.MADV_DONTFORK)
+        libc.shared.madvise(self.address, self.size, mmap.MADV_DONTFORK)
         if populate:
             try:
-                self._populate()
+                populate_memory(self.address, self.size)
             except OSError as error:
                 self.close()
-                raise _no_memory(self.size, error, hugetlb) from error
-
-    def _populate(self) -> None:
-        step = 64 << 20
-        for offset in range(0, self.size, step):
-            length = min(step, self.size - offset)
-            if libc.shared.madvise(self.address + offset, length, MADV_POPULATE_WRITE) == 0:
-                continue
-            if ctypes.get_errno() != errno.EINVAL:
-                raise libc.failure()
-            ctypes.memset(self.address + offset, 0, length)  # before Linux 5.14
+                raise no_memory(self.size, error) from error
 
     @property
     def closed(self) -> bool:
@@ -200,9 +200,9 @@ class Region(Closing):
         return self.address == 0
 
     def close(self) -> None:
-        """Give the memory back; twice is fine. A forked child has it only where it was to be shared."""
+        """Give the memory back; twice is fine. A forked child does not have it."""
         if self.address:
-            if self._pid in (0, os.getpid()):
+            if self._pid == os.getpid():
                 unmap_memory(self.address, self.size)
             self.address = 0
 
@@ -210,20 +210,6 @@ class Region(Closing):
         """A NumPy view of `count` items from `offset` bytes on; valid until close()."""
         assert offset + count * np.dtype(dtype).itemsize <= self.size
         return array_at(self.address + offset, count, dtype)
-
-
-MAP_HUGETLB = 0x40000
-"""include/uapi/asm-generic/mman-common.h."""
-
-
-def _no_memory(size: int, error: OSError, hugetlb: bool) -> KernelError:
-    remedy = None
-    if hugetlb:
-        pages = size // HUGE_PAGE_BYTES
-        remedy = f"sysctl vm.nr_hugepages={pages}"
-    return KernelError(
-        f"the kernel has no {size / (1 << 20):.0f} MiB of packet memory to give: {error.strerror}", remedy=remedy
-    )
 
 
 class Arena:

@@ -12,6 +12,7 @@ from xskit.abi.xdp import BindFlag
 from xskit.xsk import opening, port
 from xskit.xsk.errors import PortError
 from xskit.xsk.opening import Plan, _rungs
+from xskit.xsk.umem import Umem
 
 ZC, COPY, SG, WAKE = BindFlag.ZEROCOPY, BindFlag.COPY, BindFlag.USE_SG, BindFlag.USE_NEED_WAKEUP
 
@@ -113,5 +114,5 @@ def test_the_program_has_room_for_queues_that_come_with_it(monkeypatch: pytest.M
     facts = SimpleNamespace(loopback=False, carrier=True, index=7, rx_queues=queues)
     monkeypatch.setattr(port, "look", lambda name: facts)
     monkeypatch.setattr(port.Attachment, "make", make)
-    with pytest.raises(Attached, match=f"^{entries}$"):
-        port.Port.open("eth1", SimpleNamespace())  # type: ignore[arg-type]
+    with Umem(frames=1) as umem, pytest.raises(Attached, match=f"^{entries}$"):
+        port.Port.open("eth1", umem)

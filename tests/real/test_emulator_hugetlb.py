@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from tests.real.lab_rig import pair
 from xskit.emulator.plan import plan
 from xskit.errors import KernelError
 from xskit.lab import Lab
+from xskit.xsk.umem import Umem
 
 pytestmark = pytest.mark.root
 
@@ -53,6 +55,23 @@ def test_packets_cross_in_huge_pages():
             flow.send(200)
             assert len(flow.take(200)) == 200
         assert facts()["HugePages_Free"] == planned
+
+
+def test_views_keep_the_pages_and_forked_children_read_zeros():
+    with pages(1):
+        umem = Umem(frames=16, hugetlb=True)
+        view = umem.view(0, umem.size)
+        view[:4] = b"\xaa" * 4
+        if (child := os.fork()) == 0:
+            blank = bytes(view) == bytes(len(view))
+            view[:4] = b"\xbb" * 4
+            os._exit(not blank)
+        assert os.waitpid(child, 0)[1] == 0
+        umem.close()
+        assert bytes(view[:4]) == b"\xaa" * 4
+        assert facts()["HugePages_Free"] == 0
+        del view
+        assert facts()["HugePages_Free"] == 1
 
 
 def test_a_pool_that_is_too_small_is_said_and_leaves_nothing():

@@ -12,6 +12,7 @@ import pytest
 
 from tests.real.xsk_veth import collect, ip, numbered, two_sockets, veth
 from xskit.abi.xdp import SOL_XDP, MmapOffsets, PageOffset, SocketOption
+from xskit.bpf.redirect import RedirectProgram
 from xskit.errors import PrivilegeError, UsageError
 from xskit.memory import Region
 from xskit.netconf.namespaces import MissingError
@@ -20,6 +21,7 @@ from xskit.xsk import opening, umem
 from xskit.xsk.attachment import Attachment
 from xskit.xsk.errors import PortError, SocketError
 from xskit.xsk.mapping import MappedRing
+from xskit.xsk.pool import Owner
 from xskit.xsk.port import Port
 from xskit.xsk.socket import Socket
 from xskit.xsk.umem import Umem
@@ -114,6 +116,53 @@ class TestBind:
                 "and COMPLETION, others bring their own"
             )
             assert first.completion_ring is not None
+
+    def test_packets_of_one_memory_do_not_go_out_from_another(self, memory):
+        with veth_queue_pair() as (first, make):
+            for queue in (0, 1):
+                assert refusal(
+                    UsageError, lambda queue=queue: Socket("xkq0", queue, umem=memory, shared=first, **BARE)
+                ) == (
+                    "umem must be the packet memory of the socket that shares it, queue 0 of xkq0\n"
+                    "  try: umem=shared.umem"
+                )
+            make().close()
+        assert refusal(UsageError, lambda: Socket("va", umem=memory, shared=memory, **BARE)).startswith(
+            "shared must be a Socket, not <xskit.xsk.umem.Umem"
+        )
+
+    def test_closed_memory(self, monkeypatch):
+        monkeypatch.setattr(Attachment, "make", lambda *_, **__: pytest.fail("a program was attached"))
+        memory = Umem(frames=64)
+        memory.close()
+        for use in (lambda: Socket("va", umem=memory), lambda: Port.open("va", memory)):
+            assert refusal(UsageError, use) == "the packet memory is closed"
+        assert refusal(UsageError, lambda: Port.open("va", None)) == (
+            "umem must be a Umem, not None\n  try: umem=xskit.Umem()"
+        )
+
+    def test_programs_that_cannot_give_packets_to_a_socket(self, memory):
+        assert refusal(UsageError, lambda: RedirectProgram.load(1.5)).startswith("queues must be a whole number")
+        program = RedirectProgram.load(1)
+        with Socket("va", umem=memory, program=program) as sock:
+            assert refusal(UsageError, lambda: sock.register("x")) == "program must be a RedirectProgram, not 'x'"
+            with Umem(frames=64) as other, Socket("vb", umem=other, **BARE) as second:
+                assert refusal(UsageError, lambda: second.register(program)).startswith("RX queue 0 has a socket")
+            program.close()
+            assert refusal(UsageError, lambda: sock.register(program)) == "the redirect program is closed"
+        assert refusal(UsageError, lambda: sock.register(program)) == "the socket of queue 0 of va is closed"
+
+    def test_what_cannot_be_sent(self, memory):
+        released = memoryview(bytes(64))
+        released.release()
+        with Socket("va", umem=memory, **BARE) as sock:
+            for packet, words in ((released, "<released memory"), ("abc", "'abc'"), (7, "7"), (None, "None")):
+                assert refusal(UsageError, lambda packet=packet: sock.send([bytes(64), packet])).startswith(
+                    f"a packet must be bytes or a Packet, not {words}"
+                )
+            assert refusal(UsageError, lambda: sock.send(bytes(64))).startswith("send takes a list of packets, not b'")
+            sock.flush()
+            assert memory.check()[Owner.FREE] + memory.check()[Owner.FILL] == memory.frames
 
     def test_memory_of_a_closed_socket(self, memory):
         first = Socket("va", umem=memory, **BARE)

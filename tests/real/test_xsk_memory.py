@@ -7,6 +7,7 @@ import struct
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import xskit
@@ -94,17 +95,53 @@ def test_what_a_forked_child_has_not_is_said(pair):
         assert bytes(packet) == numbered(1)[0]
 
 
-def test_a_forked_child_has_neither_rings_nor_packet_memory(pair):
-    with two_sockets() as (sender, _):
+def test_a_forked_child_has_no_rings_and_zeros_for_packets(pair):
+    with two_sockets() as (sender, receiver):
+        sender.send(numbered(1))
+        (packet,) = receiver.receive(timeout=30.0)
+        seen = packet.keep().segments[0][:]
         reading, writing = os.pipe()
         if (child := os.fork()) == 0:
             os.read(reading, 1)
-            os._exit(0)
+            os._exit(bytes(seen) != bytes(64))
         maps = Path(f"/proc/{child}/maps").read_text()
         os.write(writing, b"x")
-        os.waitpid(child, 0)
+        assert os.waitpid(child, 0)[1] == 0
         os.close(reading)
         os.close(writing)
         assert "socket:[" in Path("/proc/self/maps").read_text()
         assert "socket:[" not in maps
-        assert f"{sender.umem.address:x}-" not in maps
+        assert bytes(seen) == numbered(1)[0]
+
+
+@pytest.mark.parametrize("memory", [{"huge": False}, {"huge": True}])
+def test_after_a_fork_the_kernel_and_the_parent_still_have_the_same_memory(pair, memory):
+    with two_sockets(receiver={}, frames=1024, **memory) as (sender, receiver):
+        sender.send(numbered(200))
+        assert collect(receiver, 200) == numbered(200)
+        reading, writing = os.pipe()
+        if (child := os.fork()) == 0:
+            os.read(reading, 1)  # it lives on, so that pages shared with it would be copied when they are written
+            os._exit(0)
+        try:
+            for number in range(10):  # each frame again, FILL's as well as those that are sent from
+                sender.send(numbered(200, first=200 * number))
+                assert collect(receiver, 200) == numbered(200, first=200 * number)
+        finally:
+            os.write(writing, b"x")
+            assert os.waitpid(child, 0)[1] == 0
+            os.close(reading)
+            os.close(writing)
+
+
+def test_a_view_of_a_received_packet_outlives_everything(pair):
+    with two_sockets() as (sender, receiver):
+        sender.send(numbered(1))
+        (packet,) = receiver.receive(timeout=30.0)
+        seen = np.frombuffer(packet.keep().segments[0], np.uint8)
+        receiver.umem.close()
+        assert seen.tobytes() == numbered(1)[0]
+        with Umem(frames=64) as umem, Socket("vb", umem=umem) as again:  # the queue is free all the same
+            sender.send(numbered(1, first=1))
+            assert collect(again, 1) == numbered(1, first=1)
+        assert seen.tobytes() == numbered(1)[0]

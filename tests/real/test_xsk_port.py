@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import mmap
 import os
@@ -11,12 +12,14 @@ from contextlib import ExitStack
 import pytest
 
 from tests.real.xsk_veth import collect, completed, eventually, ip, kick, namespace, numbered, receive_together, veth
+from xskit import libc
 from xskit.bpf.errors import AttachError
 from xskit.bpf.redirect import Outcome
-from xskit.memory import map_memory, record_view, unmap_memory
+from xskit.memory import record_view
 from xskit.netconf.interfaces import LinkState
 from xskit.xsk import opening, umem
 from xskit.xsk.errors import PortError
+from xskit.xsk.pages import MAP_FIXED, MAP_NORESERVE, Pages
 from xskit.xsk.pool import Owner
 from xskit.xsk.port import Port
 from xskit.xsk.rings import Ring
@@ -192,33 +195,24 @@ def test_closing_the_memory_closes_its_sockets(pair):
     port.close()
 
 
-class FoldedRegion:
+class FoldedPages(Pages):
     """5 GiB of addresses over 2 MiB of memory, mapped again and again."""
 
     FOLD = 2 << 20
 
     def __init__(self, size, **_):
-        self.size = size
-        self.address = map_memory(size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        self.view = memoryview(memory)
         fd = os.memfd_create("xkfold")
         os.truncate(fd, self.FOLD)
         for offset in range(0, size, self.FOLD):
-            umem_libc.mmap(self.address + offset, self.FOLD, 3, mmap.MAP_SHARED | MAP_FIXED, fd, 0)
+            libc.shared.mmap(self.address + offset, self.FOLD, 3, mmap.MAP_SHARED | MAP_FIXED, fd, 0)
         os.close(fd)
-
-    def close(self):
-        if self.address:
-            unmap_memory(self.address, self.size)
-            self.address = 0
-
-
-MAP_FIXED, MAP_NORESERVE = 0x10, 0x4000
-umem_libc = umem.ctypes.CDLL(None)
-umem_libc.mmap.argtypes = [umem.ctypes.c_void_p, umem.ctypes.c_size_t] + [umem.ctypes.c_int] * 3 + [umem.ctypes.c_long]
 
 
 def test_frames_beyond_four_gibibytes(pair, monkeypatch):
-    monkeypatch.setattr(umem, "Region", FoldedRegion)
+    monkeypatch.setattr(umem, "Pages", FoldedPages)
     frames = (5 << 30) // 4096
     with Umem(frames=frames) as memory:
         monkeypatch.undo()

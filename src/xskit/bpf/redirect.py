@@ -22,6 +22,7 @@ from enum import IntEnum
 from typing import Final, Self
 
 from xskit.abi.bpf import Helper, MapType, UpdateFlag, XdpAction, XdpMd
+from xskit.arguments import whole
 from xskit.bpf.asm import R0, R1, R2, R3, R4, R6, R7, R8, R10, U32, U64, Assembler
 from xskit.bpf.attach import BpfLink, XdpMode, attach
 from xskit.bpf.chatter import jump_if_chatter
@@ -141,6 +142,7 @@ class RedirectProgram(Closing):
         `frags`: take multi-buffer packets; None: where the kernel can (5.18).  `drop_chatter`: drop and count the
         packets that the host's kernel sends unasked.  Raises BpfError or PrivilegeError.
         """
+        queues = whole("queues", queues, 1, (1 << 32) - 1)
         with ExitStack() as undo:
             sockets = undo.enter_context(Map.create(MapSpec("xk_sockets", MapType.XSKMAP, 4, 4, queues)))
             outcomes = undo.enter_context(Map.create(MapSpec("xk_outcomes", MapType.PERCPU_ARRAY, 4, 8, len(Outcome))))
@@ -165,6 +167,8 @@ class RedirectProgram(Closing):
 
         The kernel forgets the socket by itself when it is closed.
         """
+        if self.program.closed:
+            raise UsageError("the redirect program is closed")
         if not 0 <= queue < self.queues:
             raise UsageError(f"RX queue {queue} is not among the {self.queues} queues the program was loaded for")
         try:

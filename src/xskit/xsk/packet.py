@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self, overload
 
@@ -38,10 +39,13 @@ class Packet:
 
     @property
     def segments(self) -> tuple[memoryview, ...]:
-        """The bytes where they lie, one writable view a frame. Released together with the packet; slices of them, and
-        NumPy arrays made of them, are not, and must not be used after it."""
+        """The bytes where they lie, one writable view a frame. They are released together with the packet.
+
+        Slices of them and NumPy arrays made of them are not: their memory stays mapped, but soon holds the bytes of
+        another packet, and zeros in a forked child."""
+        parts = self._alive()
         if self._views is None:
-            self._views = tuple(self._umem.view(offset, length) for offset, length in self._alive())
+            self._views = tuple(self._umem.view(offset, length) for offset, length in parts)
         return self._views
 
     def keep(self) -> Self:
@@ -115,7 +119,8 @@ class Packet:
             if step == 1 and stop <= span:
                 return self._umem.read(first + start, max(0, stop - start))
             return bytes(self)[index]
-        place = index + self.length if index < 0 else index
+        place = operator.index(index)
+        place += self.length if place < 0 else 0
         if not 0 <= place < self.length:
             raise IndexError(f"byte {index} of a packet of {self.length}")
         for offset, length in self._parts:

@@ -31,7 +31,7 @@ from xskit.xsk.errors import PortError
 from xskit.xsk.opening import FRAMING_BYTES, HIGHEST_QUEUE, MOST_ENTRIES, BindMode
 from xskit.xsk.socket import Socket
 from xskit.xsk.traffic import MOST_FRAMES
-from xskit.xsk.umem import Umem
+from xskit.xsk.umem import Umem, require_open
 
 __all__ = ["Port", "PortQueue"]
 
@@ -125,6 +125,7 @@ class Port(Closing):
             PortError: it cannot be opened, or is in use.
             AttachError, BpfError, SocketError, PrivilegeError, UsageError: as Socket says. Nothing is left behind.
         """
+        require_open(umem)
         numbers = None if queues is None else _numbers(queues)
         choice("mode", mode, get_args(BindMode))
         ring_size = whole("ring_size", ring_size, 1, MOST_ENTRIES)

@@ -27,7 +27,7 @@ from xskit.xsk.opening import HIGHEST_QUEUE, MOST_ENTRIES, BindMode, Plan, check
 from xskit.xsk.packet import Packet
 from xskit.xsk.pool import Owner, Sighting
 from xskit.xsk.traffic import Circulation, Sendable, Traffic
-from xskit.xsk.umem import Umem
+from xskit.xsk.umem import Umem, frame_at, require_open
 
 __all__ = ["Socket"]
 
@@ -59,7 +59,7 @@ class Socket(Closing):
 
     Raises:
         MissingError: no such interface.
-        UsageError: an impossible ring size or queue.
+        UsageError: an impossible ring size or queue, closed packet memory, or other memory than that of `shared`.
         SocketError, PortError, PrivilegeError, AttachError: the kernel's refusal, explained.
     """
 
@@ -83,8 +83,7 @@ class Socket(Closing):
         rx, tx = whole("rx", rx, 0, MOST_ENTRIES), whole("tx", tx, 0, MOST_ENTRIES)
         fill, completion = whole("fill", fill, 0, MOST_ENTRIES), whole("completion", completion, 0, MOST_ENTRIES)
         choice("mode", mode, get_args(BindMode))
-        if not isinstance(umem, Umem):
-            raise UsageError(f"umem must be a Umem, not {literal(umem)}", remedy="umem=xskit.Umem()")
+        _check_memory(umem, shared)
         if not (program in ("auto", None) or isinstance(program, RedirectProgram)):
             raise UsageError(
                 f"program must be a RedirectProgram, not {literal(program)}", remedy=Setting("program", "auto")
@@ -230,7 +229,15 @@ class Socket(Closing):
         return Statistics.unpack(self._socket.getsockopt(SOL_XDP, SocketOption.STATISTICS, Statistics.LAYOUT.size))
 
     def register(self, program: RedirectProgram) -> None:
-        """From now on this program gives the queue's packets to this socket, until `close`."""
+        """From now on this program gives the queue's packets to this socket, until `close`.
+
+        Raises:
+            UsageError: the socket or the program is closed, or the program was loaded for fewer queues, or has another
+                socket for this one.
+        """
+        self._require_open()
+        if not isinstance(program, RedirectProgram):
+            raise UsageError(f"program must be a RedirectProgram, not {literal(program)}")
         program.register(self.queue, self.fd)
         self._traffic.stamped = True
         self._steps.callback(_unregister, program, self.queue)
@@ -317,12 +324,23 @@ class Socket(Closing):
         return f"<Socket of queue {self.queue} of {self.interface}, {'zero copy' if self.zero_copy else 'copy'}>"
 
 
+def _check_memory(umem: Umem, shared: Socket | None) -> None:
+    require_open(umem)
+    if not (shared is None or isinstance(shared, Socket)):
+        raise UsageError(f"shared must be a Socket, not {literal(shared)}", remedy="shared=None")
+    if shared is not None and shared.umem is not umem:  # the kernel would send from the other socket's memory
+        raise UsageError(
+            f"umem must be the packet memory of the socket that shares it, queue {shared.queue} of {shared.interface}",
+            remedy="umem=shared.umem",
+        )
+
+
 def _record(ring: MappedRing | None) -> int | None:
     return ring.record if ring else None
 
 
 def _places(umem: Umem, ring: MappedRing | None, place: Owner, owner: Owner) -> list[Sighting]:
-    return [(umem.frame_of(address), place, owner) for address in ring.addresses()] if ring else []
+    return [(frame_at(umem, address), place, owner) for address in ring.addresses()] if ring else []
 
 
 def _unregister(program: RedirectProgram, queue: int) -> None:

@@ -30,7 +30,7 @@ from xskit.xsk.mapping import MappedRing
 from xskit.xsk.packet import Packet
 from xskit.xsk.pool import Owner, Sighting
 from xskit.xsk.rings import LEAST_TAKEN
-from xskit.xsk.umem import Umem
+from xskit.xsk.umem import Umem, frame_at, offset_at
 
 __all__ = ["MOST_FRAMES", "Circulation", "Traffic"]
 
@@ -48,6 +48,14 @@ LONGEST_WAIT_S = 1.0
 _STAMP = struct.Struct("=Q")
 _NO_STAMP = bytes(STAMP_BYTES)
 _CONTINUES = int(DescriptorOption.PKT_CONTD)
+
+
+def _is_readable(view: memoryview) -> bool:
+    """Whether its bytes can be copied in one go."""
+    try:
+        return view.c_contiguous
+    except ValueError:  # it was released
+        return False
 
 
 class Circulation:
@@ -88,7 +96,7 @@ class Circulation:
 
     def reap(self) -> int:
         """Take completed frames home; returns how many."""
-        frames = [self.umem.frame_of(address) for address in self.completion.take_addresses(self.completion.size)]
+        frames = [frame_at(self.umem, address) for address in self.completion.take_addresses(self.completion.size)]
         for frame in frames:
             self.umem.pool.move(frame, Owner.TX, Owner.FREE)
         self.sending.difference_update(frames)
@@ -197,10 +205,10 @@ class Traffic:
             if not taken:
                 break
             for address, length, options in taken:
-                frame = umem.frame_of(address)
+                frame = frame_at(umem, address)
                 pool.move(frame, Owner.FILL, Owner.HELD)
                 filled.discard(frame)
-                parts.append((umem.offset_of(address), length))
+                parts.append((offset_at(umem, address), length))
                 if not options & _CONTINUES:
                     packets.append(Packet(umem, parts, self._queue, self._stamp(parts[0][0])))
                     parts = self._unfinished = []
@@ -276,7 +284,7 @@ class Traffic:
 
     def _frames_for(self, packet: Sendable) -> int:
         """How many frames a packet takes in TX. Raises UsageError where it cannot be sent at all."""
-        if not isinstance(packet, _SENDABLE) or (isinstance(packet, memoryview) and not packet.c_contiguous):
+        if not isinstance(packet, _SENDABLE) or (isinstance(packet, memoryview) and not _is_readable(packet)):
             raise UsageError(
                 f"a packet must be bytes or a Packet, not {literal(packet)}", remedy="send([bytes(packet)])"
             )
@@ -371,7 +379,7 @@ class Traffic:
         return [] if self._told_late else self._places(self._tx, Owner.TX, Owner.TX)
 
     def _places(self, ring: MappedRing | None, place: Owner, owner: Owner) -> Iterable[Sighting]:
-        return [(self._umem.frame_of(address), place, owner) for address in ring.addresses()] if ring else []
+        return [(frame_at(self._umem, address), place, owner) for address in ring.addresses()] if ring else []
 
     def _audit(self) -> None:
         if self._umem.debug:

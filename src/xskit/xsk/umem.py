@@ -10,7 +10,6 @@ The same memory may be registered on many sockets at once: that is how ports sha
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import re
@@ -31,22 +30,24 @@ from xskit.abi.xdp import (
     UmemFlag,
     UmemReg,
 )
-from xskit.arguments import whole
+from xskit.arguments import literal, whole
 from xskit.closing import Closing
 from xskit.errors import Setting, UsageError
-from xskit.memory import PAGE_BYTES, Region
+from xskit.memory import PAGE_BYTES
 from xskit.xsk.errors import Call, explain
+from xskit.xsk.pages import Pages
 from xskit.xsk.pool import FramePool, Owner, Sighting
 from xskit.xsk.probe import looks_at_length, why_no_frames_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Umem"]
+__all__ = ["Umem", "frame_at", "offset_at", "require_open"]
 
 MOST_FRAMES = (1 << 32) - 1
 LARGEST_FRAME_BYTES = 1 << 30
 LARGEST_METADATA_BYTES = 248
+HIGHEST_ADDRESS = (1 << 64) - 1
 
 SMALLEST_FRAME_BYTES = 2048
 """XDP_UMEM_MIN_CHUNK_SIZE (net/xdp/xdp_umem.c)."""
@@ -56,6 +57,9 @@ LARGEST_BEFORE_5_14_BYTES = 2 << 30
 
 TAILROOM_BYTES = 448
 """What recent stable kernels keep behind a packet: struct skb_shared_info (320) and 128 more."""
+
+
+CLOSED = "the packet memory is closed"
 
 
 class User(Protocol):
@@ -124,9 +128,7 @@ class Umem(Closing):
             | (UmemFlag.TX_SW_CSUM if software_checksums else UmemFlag.NONE)
             | (UmemFlag.TX_METADATA_LEN if tx_metadata_bytes else UmemFlag.NONE)
         )
-        self._region = Region(frames * frame_size, populate=populate, huge=huge, hugetlb=hugetlb)
-        window = (ctypes.c_char * self.size).from_address(self._region.address)
-        self._bytes = memoryview(window).cast("B")
+        self._pages = Pages(frames * frame_size, populate=populate, huge=huge, hugetlb=hugetlb)
         self._users: list[User] = []
         self.to_fill = 0
         """FILL rings on this memory that have not got their share of the pool yet."""
@@ -135,7 +137,7 @@ class Umem(Closing):
     @property
     def address(self) -> int:
         """Where the memory begins, offset 0 of every UMEM address; 0 once it is closed."""
-        return self._region.address
+        return self._pages.address
 
     @property
     def size(self) -> int:
@@ -166,29 +168,59 @@ class Umem(Closing):
         return FramePool(self.frames)
 
     def frame_of(self, address: int) -> int:
-        """The number of the frame that a ring's address lies in."""
+        """The number of the frame that a ring's address lies in.
+
+        Raises:
+            UsageError: the address does not lie in the packet memory.
+        """
         return self.offset_of(address) // self.frame_size
 
     def offset_of(self, address: int) -> int:
-        """The byte offset that a ring's address means: unaligned mode keeps the offset in the frame in the top bits."""
+        """The byte offset that a ring's address means: unaligned mode keeps the offset in the frame in the top bits.
+
+        Raises:
+            UsageError: the address does not lie in the packet memory.
+        """
         if not self.unaligned:
-            return address
-        return (address & UNALIGNED_ADDRESS_MASK) + (address >> UNALIGNED_OFFSET_SHIFT)
+            return whole("address", address, 0, self.size - 1)
+        offset = offset_at(self, whole("address", address, 0, HIGHEST_ADDRESS))
+        if offset >= self.size:
+            raise UsageError(f"address {address} means offset {offset}, and offsets end at {self.size - 1}")
+        return offset
 
     def view(self, offset: int, length: int) -> memoryview:
-        """`length` bytes at `offset`, writable, no copy; must not be used after close()."""
-        return self._bytes[offset : offset + length]
+        """`length` bytes at `offset`, writable, no copy.
+
+        It keeps the whole packet memory mapped, also after close(), and so does every slice and every NumPy array of
+        it. In a forked child it reads as zeros.
+
+        Raises:
+            UsageError: the bytes do not all lie in the packet memory, or it is closed.
+        """
+        memory = self._pages.view  # one look: another thread may close it
+        if type(offset) is type(length) is int and 0 <= offset <= (end := offset + length) <= len(memory) > 0:
+            return memory[offset:end]
+        if not memory:
+            raise UsageError(CLOSED)
+        offset = whole("offset", offset, 0, len(memory))
+        return memory[offset : offset + whole("length", length, 0, len(memory) - offset)]
 
     def read(self, offset: int, length: int) -> bytes:
-        """A copy of `length` bytes at `offset`."""
-        return ctypes.string_at(self.address + offset, length)
+        """A copy of `length` bytes at `offset`.
+
+        Raises:
+            UsageError: the bytes do not all lie in the packet memory, or it is closed.
+        """
+        return bytes(self.view(offset, length))
 
     def register(self, fd: socket.socket) -> None:
         """XDP_UMEM_REG: let this socket use the memory. Allowed on any number of sockets.
 
         Raises:
+            UsageError: the memory is closed.
             SocketError: the kernel refused; ENOBUFS is a matter of RLIMIT_MEMLOCK.
         """
+        require_open(self)
         try:
             self._register(fd, self._flags, self.tx_metadata_bytes)
         except OSError as error:
@@ -244,17 +276,36 @@ class Umem(Closing):
         return self.pool.check(places)
 
     def close(self) -> None:
-        """Close the sockets that use the memory, then give it back; twice is fine."""
+        """Close the sockets that use the memory, then give it back; twice is fine. Where views of it are left, the
+        pages stay mapped until the last of them is gone."""
         for user in list(self._users):
             user.close()
-        self._bytes = memoryview(b"")
-        self._region.close()
+        self._pages.close()
 
     def _lose(self) -> None:
-        """In a forked child, which has none of it: to touch it there would end the process."""
+        """In a forked child, which has zeros in its place."""
         self._users.clear()
-        self._bytes = memoryview(b"")
-        self._region.address = 0
+        self._pages.close()
+
+
+def require_open(umem: Umem) -> None:
+    """Raises UsageError where it is something else, is closed, or was made before this process was forked."""
+    if not isinstance(umem, Umem):
+        raise UsageError(f"umem must be a Umem, not {literal(umem)}", remedy="umem=xskit.Umem()")
+    if not umem.address:
+        raise UsageError(CLOSED)
+
+
+def offset_at(umem: Umem, address: int) -> int:
+    """What an entry of a ring means, whatever stands there: the frame pool refuses what is no frame."""
+    if not umem.unaligned:
+        return address
+    return (address & UNALIGNED_ADDRESS_MASK) + (address >> UNALIGNED_OFFSET_SHIFT)
+
+
+def frame_at(umem: Umem, address: int) -> int:
+    """The frame that an entry of a ring means, whatever stands there."""
+    return offset_at(umem, address) // umem.frame_size
 
 
 def _is_too_large(size: int) -> bool:
