@@ -8,11 +8,11 @@ LOCKED := $(VENV)/.locked
 INSTALLED := $(VENV)/.installed
 PREFIX ?= /usr/local
 LINK := $(PREFIX)/bin/xskit
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help root demo install test test-pure test-real test-vm test-vm-bench coverage lint types bench bench-peers experiments docs lock clean
+.PHONY: help root demo install test test-pure test-real test-vm test-vm-bench coverage coverage-pure coverage-real lint types bench bench-peers experiments docs lock clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -54,9 +54,13 @@ DATA_PLANE = $(filter-out $(NOT_DATA_PLANE:%=tests/pure/test_%.py) $(NOT_DATA_PL
   $(wildcard tests/pure/test_*.py))
 PLAIN := NUMBA_DISABLE_JIT=1 COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml COVERAGE_FILE=$(CURDIR)/$(VENV)/coverage
 
-coverage: $(INSTALLED)  ## the data plane as plain Python, without its compiler: what the tests reach
+coverage: $(INSTALLED) coverage-pure coverage-real  ## the data plane as plain Python, without its compiler: what the tests reach
+
+coverage-pure: $(INSTALLED)
 	@rm -f $(VENV)/coverage $(VENV)/coverage.*
 	@$(PLAIN) $(BIN)/python -m pytest -q $(PARALLEL) $(DATA_PLANE)
+
+coverage-real: $(INSTALLED)
 	@$(PLAIN) $(BIN)/python -m pytest -q $(wildcard tests/real/test_engine*.py)
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
