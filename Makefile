@@ -8,7 +8,7 @@ LOCKED := $(VENV)/.locked
 INSTALLED := $(VENV)/.installed
 PREFIX ?= /usr/local
 LINK := $(PREFIX)/bin/xskit
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
