@@ -70,7 +70,7 @@ def _labelled(session: Session) -> list[tuple[CaseResult, str]]:
 
 
 def _no_results(session: Session, outcome: CaseResult) -> list[str]:
-    """The mode's first metric where instructions were counted: it and the others like it, times and rates, are none."""
+    """The mode's first metric if instructions were counted, which give no times or rates; otherwise nothing."""
     return [OF_MODE[outcome.case.mode][0]] if session.is_counted(outcome.case) else []
 
 

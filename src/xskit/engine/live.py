@@ -42,7 +42,7 @@ class TransmitEnd:
     zero_copy: bool = False
     told_late: bool = False
     tagged_fd: int = -1
-    """A packet socket that sends with the outer VLAN tag beside the packet; -1: there is none."""
+    """A packet socket that sends with the outer VLAN tag beside the packet, or -1."""
 
 
 @dataclass(frozen=True)

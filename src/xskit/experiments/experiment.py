@@ -137,7 +137,7 @@ class ExperimentResult:
 
 
 def unless_emulated(*figures: float | None) -> list[Cell]:
-    """Times and rates for a row of a table; in an emulated guest they are none."""
+    """Times and rates for a row of a table; an emulated guest gives no values."""
     return [None if emulated() else figure for figure in figures]
 
 
