@@ -61,13 +61,21 @@ class Flow:
         return self.direction.live.pipeline.counters
 
     def send(self, count: int, frame_bytes: int | Sequence[int] = 100, *, first: int = 0, burst: int = BURST) -> None:
-        """Send datagrams from number `first` on, of one or several sizes in turn, as fast as the link can take them."""
+        """Send datagrams from number `first` on, of one or several sizes in turn, as fast as the link can take them.
+
+        When it returns, the link has received them all, and the counters show what became of each so far.
+        """
         sizes = [frame_bytes] if isinstance(frame_bytes, int) else frame_bytes
         begun = self.counters.received
         for sent in range(1, count + 1):
             self.sender.send(datagram(first + sent - 1, sizes[(sent - 1) % len(sizes)]))
             if sent % burst == 0 or sent == count:
                 wait_until(lambda sent=sent: self.counters.received - begun >= sent, f"{sent} packets are received")
+        self.settle()
+
+    def settle(self) -> None:
+        """Let the worker end the turn in which it counted the last packet as received: other counters follow."""
+        wait_until(lambda: self.direction._worker.snapshot().whole, "the worker has ended its turn")
 
     def empty(self) -> None:
         """Wait until nothing is in flight."""

@@ -134,8 +134,8 @@ def test_an_update_to_a_slow_link_finds_neighbours_that_never_expire():
             for one, address in zip(sockets, (made.b.address, made.b.address6), strict=True):
                 one.sendto(b"?", (address, 7000))
         direction = made.link.forward.live.pipeline.counters
-        wait_until(lambda: direction.received == 2, "both datagrams are on their way")
-        assert made.link.forward.live.pipeline.counters.received_bytes == (42 + 1) + (62 + 1)  # and no question
+        wait_until(lambda: direction.received_bytes >= (42 + 1) + (62 + 1), "both datagrams are on their way")
+        assert (direction.received, direction.received_bytes) == (2, (42 + 1) + (62 + 1))  # and no question
 
 
 def test_neighbours_that_the_kernel_asks_for():
