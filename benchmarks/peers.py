@@ -49,7 +49,7 @@ from xskit.bench.settings import BenchMode, Case, Conditions
 from xskit.bench.thread import BenchThread
 from xskit.netconf.interfaces import look
 from xskit.netconf.namespaces import inside
-from xskit.xsk.rings import Ring
+from xskit.xsk.path.rings import Ring
 
 MODES: tuple[BenchMode, ...] = ("rxdrop", "txonly", "l2fwd")
 SIZES = (64, 1500)

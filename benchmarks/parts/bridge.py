@@ -26,7 +26,7 @@ from xskit.stages.bottleneck import Bottleneck
 from xskit.stages.delay import Delay
 from xskit.stages.loss import Loss
 from xskit.units import QueueLimit
-from xskit.xsk.rings import Ring
+from xskit.xsk.path.rings import Ring
 
 BURST = 1024
 ROUNDS = BURST // 64 + 1

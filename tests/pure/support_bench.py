@@ -11,7 +11,7 @@ from xskit.bench.loops.records import WINDOW, BenchQueue, BenchWorker, Check, Ec
 from xskit.bench.packet import PacketSpec
 from xskit.engine.histogram import BYTES
 from xskit.memory import Arena, Region, array_at, record_view, size_of
-from xskit.xsk.rings import PACKET_CONTINUES
+from xskit.xsk.path.rings import PACKET_CONTINUES
 
 FRAME_BYTES = 2048
 HEADROOM_BYTES = 256

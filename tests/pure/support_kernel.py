@@ -9,19 +9,20 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from xskit.engine.frames import PacketTable
 from xskit.engine.live import EgressLimits, Frames, LiveDirection, ReceiveEnd, TransmitEnd
-from xskit.engine.packets import LINE_SHIFT, NIL, Counters, DropCause, PacketLine
-from xskit.engine.receive import INGRESS_BYTES
-from xskit.engine.records import Ingress
+from xskit.engine.packets import Counters, DropCause
 from xskit.engine.stage import Stage
 from xskit.engine.thread import WorkerThread
 from xskit.memory import Arena, Region, array_at, record_view, size_of
 from xskit.stages.bottleneck import Bottleneck
 from xskit.stages.delay import Delay
 from xskit.stages.loss import Loss
-from xskit.xsk.pool import Owner
-from xskit.xsk.rings import NEED_WAKEUP, PACKET_CONTINUES, Ring
+from xskit.xsk.path.lines import NIL, PacketLine
+from xskit.xsk.path.owner import Owner
+from xskit.xsk.path.receive import RECEIVER_BYTES, Receiver
+from xskit.xsk.path.rings import NEED_WAKEUP, PACKET_CONTINUES, Ring
+from xskit.xsk.path.sizes import LINE_SHIFT
+from xskit.xsk.path.table import PacketTable
 
 FRAME_SHIFT = 11
 FRAME_BYTES = 1 << FRAME_SHIFT
@@ -191,7 +192,7 @@ class PlainEngine:
         first: int = 0,
     ) -> None:
         self.memory = Region((first + frames) << FRAME_SHIFT)
-        self.table = PacketTable(first + frames, debug=True)
+        self.table = PacketTable(first + frames, base=self.memory.address, frame_bytes=FRAME_BYTES)
         self.ingress = [PlainQueue(self.memory, entries, batch) for _ in range(queues)]
         self.egress = [PlainQueue(self.memory, entries) for _ in range(queues)]
         self.no_socket = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -204,7 +205,7 @@ class PlainEngine:
                 for q in self.egress
             ],
             table=self.table,
-            frames=Frames(self.memory.address, FRAME_SHIFT, first, frames, fill_reserve),
+            frames=Frames(first, frames, fill_reserve),
             limits=limits or EgressLimits(max_length=9014),
             horizon_ns=1_000_000,
             seed=1,
@@ -268,7 +269,7 @@ class PlainEngine:
 
     def _open_frames(self, number: int) -> int:
         """Frames of a packet whose last frame has not come yet."""
-        head = record_view(Ingress, self.direction.view.ingress + number * INGRESS_BYTES).head
+        head = record_view(Receiver, self.direction.view.ingress + number * RECEIVER_BYTES).head
         return 0 if head == NIL else self.line(head).frames
 
     def close(self) -> None:

@@ -92,7 +92,7 @@ ENGINE_MISTAKES = [
     ({"seed": "7"}, "seed: expected a whole number, got '7'"),
     ({"spin": "maybe"}, "spin: expected true or false, got 'maybe'"),
     ({"spin": "yes"}, "spin: expected true or false, got 'yes'"),
-    ({"debug": 1}, "debug: expected true or false, got 1"),
+    ({"spin": 1}, "spin: expected true or false, got 1"),
     ({"mode": "fast"}, "mode: expected 'auto', 'zero-copy', 'native' or 'generic', got 'fast'"),
     ({"spinn": True}, "spinn: unknown key; did you mean spin?"),
 ]

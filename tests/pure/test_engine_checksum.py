@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from tests.pure.support_checksums import ICMP, PLACE, TCP, UDP, Spec, internet_sum
 from tests.pure.support_engine import finish_call
 from xskit.engine.checksum import COMPLETE, FINISHED, LEFT
-from xskit.engine.packets import LINE_SHIFT, NIL, PacketLine
 from xskit.memory import Region, record_view
+from xskit.xsk.path.lines import NIL, PacketLine
+from xskit.xsk.path.sizes import LINE_SHIFT
 
 FRAME_BYTES = 2048
 

@@ -10,10 +10,8 @@ import pytest
 
 from tests.pure import support_verdicts as stages
 from xskit.engine.fifo import Fifo
-from xskit.engine.frames import FrameStack, PacketTable
-from xskit.engine.packets import HELD, NIL, DropCause, PacketLine
+from xskit.engine.packets import DropCause
 from xskit.engine.pipeline import Pipeline
-from xskit.engine.records import ARRIVAL_BYTES
 from xskit.engine.stage import Capacity
 from xskit.engine.virtual import VirtualPipeline
 from xskit.engine.wheel import ticks_for
@@ -22,6 +20,10 @@ from xskit.memory import Region, array_at, record_view
 from xskit.stages.bottleneck import Bottleneck
 from xskit.stages.delay import Delay
 from xskit.stages.delay_free import FreeDelay
+from xskit.xsk.path.lines import NIL, PacketLine
+from xskit.xsk.path.owner import Owner
+from xskit.xsk.path.receive import ARRIVAL_BYTES
+from xskit.xsk.path.table import FramePool, PacketTable
 
 FRAME_SHIFT = 11
 FRAMES = 16
@@ -58,12 +60,11 @@ class Bench:
 
     def __init__(self, verdict: int, *, egress: int = 0, exits: int = 1, frames: int = FRAMES) -> None:
         self.memory = Region(FRAMES << FRAME_SHIFT)
-        self.table = PacketTable(FRAMES, debug=True)
-        self.pool = FrameStack(self.table, 0, frames, frame_shift=FRAME_SHIFT)
+        self.table = PacketTable(FRAMES, base=self.memory.address, frame_bytes=1 << FRAME_SHIFT)
+        self.pool = FramePool(self.table, 0, frames)
         self.pipeline = Pipeline(
             [stages.EveryThird(verdict, egress)],
-            table=self.table.address,
-            pool=self.pool.address,
+            pool=self.pool,
             capacity=Capacity(FRAMES),
             exits=exits,
         )
@@ -73,7 +74,7 @@ class Bench:
         for frame in frames:
             self.pool.view.count -= 1
             handle = int(array_at(self.pool.view.frames, FRAMES, np.uint32)[self.pool.view.count])
-            array_at(self.table.owners_address, FRAMES, np.uint8)[handle] = HELD
+            self.table.lines["owner"][handle] = Owner.HELD
             address = self.memory.address + (handle << FRAME_SHIFT) + 256
             array_at(address, len(frame), np.uint8)[:] = np.frombuffer(frame, np.uint8)
             line = self.line(handle)

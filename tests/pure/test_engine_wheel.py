@@ -11,10 +11,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.pure.support_engine import WHEEL_FLOOR, WHEEL_NEXT, WHEEL_POP, WHEEL_PUSH, WHEEL_SPAN, wheel_call
 from xskit.emulator.significance import LATE_LEAST_NS
-from xskit.engine.packets import INFINITE_NS, LINE_SHIFT, PacketLine
+from xskit.engine.packets import INFINITE_NS
 from xskit.engine.sizes import LONGEST_HORIZON_NS, MAX_BUCKETS, MAX_SHIFT, MIN_SHIFT
 from xskit.engine.wheel import EMPTY, Wheel, memory_for, place, ticks_for
 from xskit.memory import Region, record_view, size_of
+from xskit.xsk.path.lines import PacketLine
+from xskit.xsk.path.sizes import LINE_SHIFT
 
 RECORD_BYTES = (size_of(Wheel) + 63) // 64 * 64
 PACKETS = 40

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.pure.support_kernel import PlainEngine, engine
-from xskit.engine import transmit
+from xskit.xsk.path import calls, transmit
 from xskit.engine.live import EgressLimits
 from xskit.engine.packets import DropCause
 
@@ -140,7 +140,7 @@ def test_a_kernel_that_takes_nothing_is_not_asked_for_ever_though_it_says_late_w
 
 
 @plain_python
-@pytest.mark.parametrize("code", [transmit.ENETDOWN, transmit.ENXIO, transmit.ENODEV])
+@pytest.mark.parametrize("code", [calls.ENETDOWN, calls.ENXIO, calls.ENODEV])
 def test_while_the_port_is_down_what_is_due_is_lost_and_then_it_goes_on(scripted, code: int) -> None:
     with engine() as made:
         script = scripted(made)

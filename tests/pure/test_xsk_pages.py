@@ -17,14 +17,14 @@ from xskit.errors import KernelError, UsageError
 from xskit.xsk import pages
 from xskit.xsk.packet import Packet
 from xskit.xsk.pages import Pages
-from xskit.xsk.pool import Owner
+from xskit.xsk.path.owner import Owner
 from xskit.xsk.umem import Umem
 
 LASTING_VIEWS = """
 import ctypes, gc
 import numpy as np
 from xskit.xsk.packet import Packet
-from xskit.xsk.pool import Owner
+from xskit.xsk.path.owner import Owner
 from xskit.xsk.umem import Umem
 
 umem = Umem(frames=4)

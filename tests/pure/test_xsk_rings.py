@@ -18,7 +18,7 @@ from xskit.jit import compiled
 from xskit.memory import Region, record_view, size_of
 from xskit.xsk import rings
 from xskit.xsk.mapping import MappedRing
-from xskit.xsk.rings import Ring, ring_at
+from xskit.xsk.path.rings import Ring, ring_at
 
 OFFSETS = RingOffsets(producer=0, consumer=64, flags=128, descriptors=192)
 WRAP = 1 << 32

@@ -15,7 +15,7 @@ from xskit.errors import UsageError
 from xskit.xsk import umem as umem_module
 from xskit.xsk.errors import SocketError
 from xskit.xsk.packet import Packet
-from xskit.xsk.pool import Owner
+from xskit.xsk.path.owner import Owner
 from xskit.xsk.umem import Umem
 
 

@@ -51,7 +51,7 @@ class Foreign:
     def emulator(self, engine: dict[str, Any] | None = None, **settings: Any) -> Iterator[Emulator]:
         """A running link between the ports, which xskit does not own."""
         spec = LinkSpec("wan", self.ports, link_settings(settings))
-        with Emulator([spec], EngineSettings(**{"debug": True, **(engine or {})})) as running:
+        with Emulator([spec], EngineSettings(**(engine or {}))) as running:
             yield running
 
 

@@ -172,7 +172,7 @@ class Pair:
 @contextmanager
 def pair(*, mtu: int = 1500, engine: dict[str, Any] | None = None, **settings: Any) -> Iterator[Pair]:
     """Two hosts and a link between them."""
-    with Lab(**{"debug": True, **(engine or {})}) as lab, ExitStack() as stack:
+    with Lab(**(engine or {})) as lab, ExitStack() as stack:
         a, b = lab.host("a"), lab.host("b")
         yield Pair(lab, a, b, lab.link(a, b, mtu=mtu, **settings), stack)
 

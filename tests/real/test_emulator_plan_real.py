@@ -95,7 +95,7 @@ def measured(monkeypatch):
 
 
 def test_user_memory_is_as_planned(measured):
-    with pair(engine={"debug": False}, **LINK) as made:
+    with pair(**LINK) as made:
         emulator = made.link.emulator
         found = plan(LINK)
         assert emulator.plan == found.memory
@@ -108,7 +108,7 @@ def test_each_port_registers_the_planned_bytes():
     """The kernel's own view of a packet memory is as large as the memory (xdp_umem_addr_map)."""
     found = plan(LINK)
     new = New()
-    with pair(engine={"debug": False}, **LINK):
+    with pair(**LINK):
         ours = [size for size in new.sizes("xdp_umem_create") if size == found.memory.umem_bytes]
         assert len(ours) == found.ports
 
@@ -118,7 +118,7 @@ def test_kernel_memory_is_as_planned():
     each = found.kernel.heads / (found.ports * found.queues)
     assert each > 4 << 20  # so that the kernel takes vmalloc, whose areas can be seen
     new = New()
-    with pair(engine={"debug": False}, **LINK):
+    with pair(**LINK):
         ours = [size for size in new.backed("xp_create_and_assign_umem") if each <= size <= 2 * each]
         assert sum(ours) == pytest.approx(found.kernel.heads_allocated, rel=WITHIN)
         assert sum(ours) >= found.kernel.heads

@@ -12,9 +12,9 @@ import pytest
 from tests.real.lab_rig import UDP_OVERHEAD_BYTES, datagram, dropped, lost_by, pair, wait_until
 from xskit.emulator.intervals import binomial_interval, median_interval, quantile_interval
 from xskit.engine.fifo import Fifo
-from xskit.engine.packets import PacketLine
-from xskit.engine.sizes import LINE_BYTES
 from xskit.memory import array_at, record_view
+from xskit.xsk.path.lines import PacketLine
+from xskit.xsk.path.sizes import LINE_BYTES
 
 pytestmark = pytest.mark.root
 
@@ -198,7 +198,7 @@ def test_the_default_queue_and_the_warning_follow_the_rate():
 
 
 def test_a_delay_never_drops():
-    with pair(owd="10min", engine={"debug": False}) as made:
+    with pair(owd="10min") as made:
         flow = made.flow()
         flow.send(20_000, 60, burst=128)
         assert flow.counters.in_flight == 20_000

@@ -52,7 +52,7 @@ def test_two_links_at_once():
 
 
 def test_three_hosts_in_a_row():
-    with Lab(debug=True) as lab:
+    with Lab() as lab:
         a, router, b = (lab.host(name) for name in ("a", "router", "b"))
         first = lab.link(a, router, owd="2ms")
         second = lab.link(router, b, owd="3ms")

@@ -21,7 +21,7 @@ from xskit.xsk import opening, umem
 from xskit.xsk.attachment import Attachment
 from xskit.xsk.errors import PortError, SocketError
 from xskit.xsk.mapping import MappedRing
-from xskit.xsk.pool import Owner
+from xskit.xsk.path.owner import Owner
 from xskit.xsk.port import Port
 from xskit.xsk.socket import Socket
 from xskit.xsk.umem import Umem

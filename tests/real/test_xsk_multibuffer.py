@@ -8,7 +8,7 @@ from tests.real.xsk_veth import collect, completed, numbered, receive_together, 
 from xskit.abi.xdp import DescriptorOption
 from xskit.errors import UsageError
 from xskit.xsk.headers import udp_packet
-from xskit.xsk.pool import Owner
+from xskit.xsk.path.owner import Owner
 
 pytestmark = pytest.mark.root
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.real.xsk_veth import collect, numbered, receive_together, two_sockets, veth
 from xskit.errors import UsageError
-from xskit.xsk.pool import Owner
+from xskit.xsk.path.owner import Owner
 
 pytestmark = pytest.mark.root
 

@@ -20,9 +20,9 @@ from xskit.netconf.interfaces import LinkState
 from xskit.xsk import opening, umem
 from xskit.xsk.errors import PortError
 from xskit.xsk.pages import MAP_FIXED, MAP_NORESERVE, Pages
-from xskit.xsk.pool import Owner
+from xskit.xsk.path.owner import Owner
+from xskit.xsk.path.rings import Ring
 from xskit.xsk.port import Port
-from xskit.xsk.rings import Ring
 from xskit.xsk.socket import Socket
 from xskit.xsk.umem import Umem
 

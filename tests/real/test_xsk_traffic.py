@@ -22,7 +22,7 @@ from tests.real.xsk_veth import (
 )
 from xskit.abi.xdp import SOL_XDP, DescriptorOption, SocketOption
 from xskit.bpf.redirect import Outcome
-from xskit.xsk.pool import Owner
+from xskit.xsk.path.owner import Owner
 from xskit.xsk.port import Port
 from xskit.xsk.socket import Socket
 from xskit.xsk.umem import Umem

@@ -19,7 +19,7 @@ from xskit.bench.settings import CLOCKS, Case
 from xskit.closing import Closing
 from xskit.engine.histogram import BYTES
 from xskit.memory import Arena, array_at, record_view, size_of
-from xskit.xsk.rings import INDEX_MASK, Ring
+from xskit.xsk.path.rings import INDEX_MASK, Ring
 from xskit.xsk.socket import Socket
 from xskit.xsk.umem import Umem
 

@@ -35,7 +35,6 @@ from xskit.emulator.settings import DirectionSettings, EngineSettings
 from xskit.emulator.significance import late_limit_ns
 from xskit.emulator.sizing import FRAMING_BYTES, MemoryPlan, PortFacts, fill_entries, plan_links
 from xskit.engine.clock import monotonic_ns
-from xskit.engine.frames import PacketTable
 from xskit.engine.live import EgressLimits, Frames, LiveDirection
 from xskit.engine.pipeline import compile_pipeline
 from xskit.engine.sizes import LONGEST_HORIZON_NS
@@ -45,6 +44,7 @@ from xskit.errors import UsageError
 from xskit.netconf.changes import SetPromiscuous
 from xskit.netconf.journal import Journal
 from xskit.netconf.privileges import require
+from xskit.xsk.path.table import PacketTable
 from xskit.xsk.port import Port
 from xskit.xsk.umem import Umem
 
@@ -158,7 +158,7 @@ class Emulator:
         umem = self._closing.enter_context(
             Umem(frames=plan.frames, frame_size=plan.frame_size, huge=True, hugetlb=self.engine.hugetlb)
         )
-        table = PacketTable(plan.frames, debug=self.engine.debug)
+        table = PacketTable(plan.frames, base=umem.address, frame_bytes=umem.frame_size, pools=2 * len(self.specs))
         self._closing.callback(table.close)
         journal = self._closing.enter_context(Journal.open())
         around: dict[PortSpec, Surroundings] = {}
@@ -191,12 +191,12 @@ class Emulator:
                 self._tagging[port] = tagging_socket(self._closing, port)
         self._longest = longest_sent(facts, around)
         self._warn(differing_mtus(self.specs, facts, around))
-        made = self._made = self._make_directions(umem, table, plan)
+        made = self._made = self._make_directions(table, plan)
         for spec, forward, reverse in zip(self.specs, made[::2], made[1::2], strict=True):
             self.links[spec.name] = Link(spec, forward, reverse, self.report, self._warn)
         self._start_workers(made, cpus)
 
-    def _make_directions(self, umem: Umem, table: PacketTable, plan: MemoryPlan) -> list[LinkDirection]:
+    def _make_directions(self, table: PacketTable, plan: MemoryPlan) -> list[LinkDirection]:
         made = []
         first = 0
         for number, (spec, ingress, egress, settings) in enumerate(self._directions()):
@@ -210,13 +210,7 @@ class Emulator:
                 receive=[receive_end(queue, receiving) for queue in receiving.queues],
                 transmit=[transmit_end(sending.queues[0], sending, self._tagging.get(egress, -1))],
                 table=table,
-                frames=Frames(
-                    base=umem.address,
-                    shift=umem.frame_shift,
-                    first=first,
-                    count=share.frames,
-                    fill_reserve=share.fill_reserve,
-                ),
+                frames=Frames(first, share.frames, share.fill_reserve),
                 limits=EgressLimits(max_length=self._longest[egress], max_frames=sending.max_frames),
                 horizon_ns=horizon_ns,
                 seed=self.engine.seed,

@@ -9,10 +9,10 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from xskit.engine.packets import CAUSES
 from xskit.engine.pipeline import Reading
 from xskit.engine.thread import Snapshot, WorkerThread
 from xskit.netconf.signals import no_signals
+from xskit.xsk.path.books import CAUSES
 
 PERIOD_SECONDS = 0.1
 STUCK_NS = 1_000_000_000

@@ -13,11 +13,12 @@ from typing import Any
 from xskit.emulator.report_data import DirectionReport, RunRecord
 from xskit.emulator.significance import punctuality
 from xskit.engine import histogram
-from xskit.engine.packets import CAUSES, DropCause
+from xskit.engine.packets import DropCause
 from xskit.engine.pipeline import Reading
 from xskit.engine.receive import UNADMITTED
 from xskit.engine.records import Direction
 from xskit.engine.stage import StageKind
+from xskit.xsk.path.books import CAUSES
 
 
 @dataclass

@@ -228,7 +228,6 @@ class EngineSettings(_Strict):
         description="MLD reports, DAD probes and router solicitations that the kernels of a lab's hosts send unasked",
     )
     hugetlb: bool = Field(default=False, strict=True, description="packet memory from the hugetlb pool")
-    debug: bool = Field(default=False, strict=True, description="keep the owner of every frame, and check every move")
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -20,8 +20,9 @@ from xskit.arguments import whole
 from xskit.emulator.mistakes import CapacityError, SettingsError
 from xskit.emulator.packet_mix import PacketMix
 from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings
-from xskit.engine.sizes import BLOCK_BYTES, ENTRY_BYTES, FREE_BYTES, LINE_BYTES, capacity_for
+from xskit.engine.sizes import BLOCK_BYTES, ENTRY_BYTES, capacity_for
 from xskit.errors import Setting
+from xskit.xsk.path.sizes import FREE_BYTES, LINE_BYTES
 
 KERNEL_BYTES_PER_FRAME = 128
 HEADROOM_BYTES = 256

@@ -13,9 +13,9 @@ RFC 1071 (the sum), RFC 9260 appendix A (CRC32c), RFC 768, RFC 9293 and RFC 8200
 from __future__ import annotations
 
 from xskit.engine.layers import NOTHING, UNFINISHED, find_partial
-from xskit.engine.packets import packet_line
 from xskit.engine.sums import crc32c_packet, sum_packet
 from xskit.jit import as_u8, as_u16, i64, inlined
+from xskit.xsk.path.lines import packet_line
 
 COMPLETE, FINISHED, LEFT = 0, 1, 2
 """Results of `finish_checksum`. LEFT: a checksum looks partial and could not be finished."""

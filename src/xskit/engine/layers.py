@@ -14,9 +14,9 @@ is reported and left unchanged.
 
 from __future__ import annotations
 
-from xskit.engine.packets import packet_line
 from xskit.engine.sums import fold, sum_bytes, sum_packet, swap, word
 from xskit.jit import as_u8, i64, inlined
+from xskit.xsk.path.lines import packet_line
 
 NOTHING, UNFINISHED = 0, -1
 """Results of `find_partial`: there is nothing to finish, or something that cannot be finished."""

@@ -8,15 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from xskit.engine.frames import FrameStack, PacketTable
-from xskit.engine.packets import HELD, NIL
 from xskit.engine.pipeline import Pipeline, Reading
-from xskit.engine.receive import INGRESS_BYTES, fill_direction
-from xskit.engine.records import ARRIVAL_BYTES, BATCH, Direction, Egress, Ingress
+from xskit.engine.receive import fill_direction
+from xskit.engine.records import BATCH, EGRESS_BYTES, Direction, Egress
 from xskit.engine.stage import Capacity, Stage
-from xskit.engine.transmit import EGRESS_BYTES, MESSAGE_BYTES, TAG_BYTES
+from xskit.engine.transmit import MESSAGE_BYTES, TAG_BYTES
 from xskit.memory import Arena, array_at, record_view, size_of
-from xskit.xsk.rings import Ring
+from xskit.xsk.path.lines import NIL
+from xskit.xsk.path.owner import Owner
+from xskit.xsk.path.pool import PacketMemory
+from xskit.xsk.path.receive import ARRIVAL_BYTES, RECEIVER_BYTES, Receiver
+from xskit.xsk.path.rings import Ring
+from xskit.xsk.path.table import FramePool, PacketTable
 
 NO_LIMIT_NS = (1 << 63) - 1
 """As a limit of lateness: no packet is ever late."""
@@ -47,11 +50,8 @@ class TransmitEnd:
 
 @dataclass(frozen=True)
 class Frames:
-    """The share of the packet memory that a direction owns, and where that memory lies."""
+    """The share of the packet memory that a direction owns."""
 
-    base: int
-    """Address of UMEM offset 0."""
-    shift: int
     first: int
     count: int
     fill_reserve: int
@@ -96,18 +96,17 @@ class LiveDirection:
         self.name = name
         self.frames = frames
         self.stages = list(stages)
-        self.pool = FrameStack(table, frames.first, frames.count, frame_shift=frames.shift)
+        self.pool = FramePool(table, frames.first, frames.count)
         self.pipeline = Pipeline(
             stages,
-            table=table.address,
-            pool=self.pool.address,
+            pool=self.pool,
             capacity=Capacity(frames.count, horizon_ns, frames.capacity),
             seed=seed,
             name=name,
         )
         self._arena = Arena()
         record = self._arena.reserve(size_of(Direction))
-        ingress = self._arena.reserve(INGRESS_BYTES * len(receive))
+        ingress = self._arena.reserve(RECEIVER_BYTES * len(receive))
         egress = self._arena.reserve(EGRESS_BYTES * len(transmit))
         self.records_bytes = self._arena.size
         batch = self._arena.reserve(ARRIVAL_BYTES * BATCH)
@@ -126,7 +125,7 @@ class LiveDirection:
         direction.counters = self.pipeline.block + self.pipeline.counters_offset
         direction.lateness, direction.owd = self.pipeline.lateness, self.pipeline.owd
         direction.table, direction.pool = table.address, self.pool.address
-        direction.base, direction.frame_shift = frames.base, frames.shift
+        direction.memory, direction.finish_checksums = table.memory, int(finish_checksums)
         direction.capacity_frames = frames.capacity
         direction.max_length, direction.max_frames = limits.max_length, limits.max_frames
         direction.tagged_length = limits.max_length + (TAG_BYTES if transmit[0].tagged_fd >= 0 else 0)
@@ -135,12 +134,14 @@ class LiveDirection:
         direction.owd_base_ns = direction.coming_base_ns = owd_base_ns
         direction.late_limit_ns = direction.earlier_limit_ns = direction.coming_limit_ns = late_limit_ns
         for number, end in enumerate(receive):
-            queue = record_view(Ingress, self.records + ingress + number * INGRESS_BYTES)
-            queue.rx, queue.fill, queue.fd, queue.kick = end.rx, end.fill, end.fd, int(end.zero_copy)
-            queue.stamped, queue.finish_checksums = int(stamped), int(finish_checksums)
+            queue = record_view(Receiver, self.records + ingress + number * RECEIVER_BYTES)
+            queue.memory, queue.pool, queue.target = table.memory, self.pool.address, record_view(Ring, end.fill).size
+            queue.rx, queue.fill, queue.fd, queue.obeys = end.rx, end.fill, end.fd, int(end.zero_copy)
+            queue.stamped = int(stamped)
             queue.head = queue.tail = NIL
         for number, out in enumerate(transmit):
             sender = record_view(Egress, self.records + egress + number * EGRESS_BYTES)
+            sender.memory = table.memory
             sender.tx, sender.completion, sender.fd = out.tx, out.completion, out.fd
             sender.zero_copy, sender.told_late = int(out.zero_copy), int(out.told_late)
             sender.tagged_fd, sender.message = out.tagged_fd, self.records + message
@@ -183,18 +184,15 @@ class LiveDirection:
         """Every frame of this direction by where it is, found by walking; only while the worker stands still.
 
         Keys: free, fill, rx, held, tx, completion. What the kernel has taken from FILL or TX and not given back yet
-        cannot be seen and is missing from all lists. Held is known by the owners that debug mode keeps; without it
-        that list is empty.
+        cannot be seen and is missing from all lists. Held is what the packet table says.
         """
         places: dict[str, list[int]] = {"free": [], "fill": [], "rx": [], "held": [], "tx": [], "completion": []}
-        pool = self.pool.view
-        places["free"] = array_at(pool.frames, max(pool.capacity, 1), np.uint32)[: pool.count].tolist()
-        if pool.owners:
-            owners = array_at(pool.owners + self.frames.first, self.frames.count, np.uint8)
-            places["held"] = (np.flatnonzero(owners == HELD) + self.frames.first).tolist()
-        shift = self.frames.shift
+        places["free"] = self.pool.stack().tolist()
+        owners = self.pool.table.owners()[self.frames.first : self.frames.first + self.frames.count]
+        places["held"] = (np.flatnonzero(owners == Owner.HELD) + self.frames.first).tolist()
+        shift = record_view(PacketMemory, self.pool.table.memory).frame_shift
         for number in range(self.view.ingress_count):
-            queue = record_view(Ingress, self.records + self._ingress + number * INGRESS_BYTES)
+            queue = record_view(Receiver, self.records + self._ingress + number * RECEIVER_BYTES)
             places["fill"] += [a >> shift for a in _between(queue.fill, 1)]
             places["rx"] += [a >> shift for a in _between(queue.rx, 2)]
         for number in range(self._queues):

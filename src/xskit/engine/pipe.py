@@ -11,7 +11,8 @@ class Pipe(Record):
     """Every field but the last four is set before the pipeline runs."""
 
     table: I64  # address of the packet table
-    pool: I64  # address of the FramePool
+    pool: I64  # address of the Pool
+    memory: I64  # address of the PacketMemory
     exits: I64  # address of Exit records, one for each port that packets may leave by
     exit_count: I64
     counters: I64

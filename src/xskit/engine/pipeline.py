@@ -34,7 +34,7 @@ from xskit.closing import Closing
 from xskit.engine import histogram
 from xskit.engine.fifo import Fifo
 from xskit.engine.fingerprint import fingerprint
-from xskit.engine.packets import CAUSES, Counters
+from xskit.engine.packets import Counters
 from xskit.engine.pipe import PARAMETERS_OFFSET, PENDING_OFFSET, Pipe, StageOffsets
 from xskit.engine.random import Random, seed_stream
 from xskit.engine.records import EXIT_BYTES, Exit
@@ -42,6 +42,8 @@ from xskit.engine.sizes import ENTRY_BYTES, capacity_for
 from xskit.engine.source import pipeline_source
 from xskit.engine.stage import Capacity, Stage, StageKind
 from xskit.memory import Arena, array_at, record_view, size_of
+from xskit.xsk.path.books import CAUSES, DROPS_BYTES
+from xskit.xsk.path.table import FramePool
 
 _importing = threading.Lock()
 """Of generated modules, which do not import each other: a thread must not see one that another has only begun."""
@@ -110,8 +112,7 @@ class Pipeline(Closing):
         self,
         stages: Sequence[Stage],
         *,
-        table: int,
-        pool: int,
+        pool: FramePool,
         capacity: Capacity,
         seed: int = 0,
         name: str = "",
@@ -123,7 +124,7 @@ class Pipeline(Closing):
         self._places, self._parameters_bytes = plan_block(self.kinds, self._arena)
         self.exits_offset = self._arena.reserve(exits * EXIT_BYTES)
         counters = self._arena.reserve(size_of(Counters))
-        drops = self._arena.reserve(CAUSES * 16)
+        drops = self._arena.reserve(DROPS_BYTES)
         lateness = self._arena.reserve(histogram.BYTES)
         owd = self._arena.reserve(histogram.BYTES)
         self.reading_bytes = self._arena.size
@@ -135,7 +136,7 @@ class Pipeline(Closing):
         self.block = self._arena.open()
         self.counters_offset, self._drops_offset = counters, drops
         self._lateness_offset, self._owd_offset = lateness, owd
-        self._fill_pipe(table, pool, exits)
+        self._fill_pipe(pool, exits)
         for leaving, ring in zip(self.exits, rings, strict=True):
             leaving.entries, leaving.mask = self.block + ring, entries - 1
         for number, (kind, place, memory) in enumerate(zip(self.kinds, self._places, memories, strict=True)):
@@ -146,14 +147,15 @@ class Pipeline(Closing):
             self._write(stage.kind, place.parameters, stage.parameters())
         self.run = compile_pipeline(self.kinds)
 
-    def _fill_pipe(self, table: int, pool: int, exits: int) -> None:
+    def _fill_pipe(self, pool: FramePool, exits: int) -> None:
         pipe = record_view(Pipe, self.block)
-        pipe.table, pipe.pool = table, pool
+        pipe.table, pipe.pool, pipe.memory = pool.table.address, pool.address, pool.table.memory
         pipe.exits, pipe.exit_count = self.block + self.exits_offset, exits
         pipe.counters = self.block + self.counters_offset
         pipe.capacity_frames = self.capacity.frames or self.capacity.packets
         pipe.parameters_bytes = self._parameters_bytes
         self.counters.drops = self.block + self._drops_offset
+        pool.view.books = pipe.counters
 
     def _write(self, kind: StageKind, offset: int, values: Mapping[str, int | float]) -> None:
         view = record_view(kind.parameters, self.block + offset)

@@ -1,43 +1,18 @@
-"""From RX into a batch: packets of one or several frames, stamped, admitted or dropped; and FILL kept full."""
+"""A direction's batch: packets admitted or dropped, stamped; and FILL kept full."""
 
 from __future__ import annotations
 
 from xskit.engine.checksum import FINISHED, LEFT, finish_checksum
-from xskit.engine.clock import kick_receive
-from xskit.engine.packets import (
-    FILL,
-    FREE,
-    HELD,
-    NIL,
-    DropCause,
-    PacketLine,
-    count_drop,
-    counters_at,
-    give_packet,
-    move,
-    packet_line,
-    pool_at,
-    take_frame,
-)
+from xskit.engine.packets import Counters, DropCause, counters_at
 from xskit.engine.pipe import pipe_at
-from xskit.engine.records import ARRIVAL_BYTES, BATCH, Direction, Ingress, arrival_at, direction_at, ingress_at
+from xskit.engine.records import BATCH, Direction, direction_at
 from xskit.engine.sums import word
-from xskit.jit import as_i64, compiled, i64, inlined
-from xskit.memory import offset_of, size_of
-from xskit.xsk.rings import (
-    available,
-    descriptor_address,
-    descriptor_tail,
-    needs_wakeup,
-    publish,
-    release,
-    ring_at,
-    room,
-    write_address,
-)
+from xskit.jit import compiled, i64, inlined
+from xskit.xsk.path.books import count_drop
+from xskit.xsk.path.lines import PacketLine, packet_line
+from xskit.xsk.path.pool import give_packet, memory_at, pool_at
+from xskit.xsk.path.receive import ARRIVAL_BYTES, RECEIVER_BYTES, arrival_at, receive, receiver_at, refill, wake
 
-INGRESS_BYTES = size_of(Ingress)
-INGRESS_RX = offset_of(Ingress, "rx")
 EGRESS_MTU = int(DropCause.EGRESS_MTU)
 MEMORY_FULL = int(DropCause.MEMORY_FULL)
 SUPER_PACKET = int(DropCause.SUPER_PACKET)
@@ -47,49 +22,26 @@ UNADMITTED = (MEMORY_FULL, SUPER_PACKET, TOO_MANY_FRAGMENTS, EGRESS_MTU)
 
 
 @inlined
-def receive(direction: Direction, count: int, ingress: Ingress) -> int:
-    """Read a queue's RX ring into the batch from entry `count` on; returns the new count.
+def gather(direction: Direction) -> int:
+    """Fill the batch from all ingress queues, each in its turn first; returns how many packets were admitted.
 
     Times are left at the kernel's stamp, 0 where there is none: `stamp` settles them when the clock was read.
     """
-    rx = ring_at(ingress.rx)
-    ready = available(rx, BATCH - count)
-    if ready == 0:
-        return count
-    pool = pool_at(direction.pool)
-    shift = direction.frame_shift
-    for number in range(ready):
-        address = descriptor_address(rx, number)
-        tail = descriptor_tail(rx, number)
-        span = tail & 0xFFFF_FFFF
-        frame = address >> shift
-        packet = packet_line(direction.table, frame)
-        packet.address = direction.base + address
-        packet.span = span
-        packet.fragment = NIL
-        move(pool, frame, FILL, HELD)
-        continues = (tail >> 32) & 1
-        if ingress.head == NIL:
-            packet.length = span
-            packet.frames = 1
-            if continues:
-                ingress.head = frame
-                ingress.tail = frame
-                continue
-            head = frame
-        else:
-            head = ingress.head
-            whole = packet_line(direction.table, head)
-            whole.length += span
-            whole.frames += 1
-            packet_line(direction.table, ingress.tail).fragment = frame
-            ingress.tail = frame
-            if continues:
-                continue
-            ingress.head = NIL
-        count = admit(direction, ingress, count, head)
-    release(rx, ready)
-    return count
+    found = i64(0)
+    queue = direction.rotate
+    for _ in range(direction.ingress_count):
+        found = receive(receiver_at(direction.ingress + queue * RECEIVER_BYTES), direction.rx_batch, found, BATCH)
+        queue += 1
+        if queue == direction.ingress_count:
+            queue = 0
+    direction.rotate += 1
+    if direction.rotate == direction.ingress_count:
+        direction.rotate = 0
+    admitted = i64(0)
+    counters = counters_at(direction.counters)
+    for number in range(found):
+        admitted += admit(direction, counters, number, admitted)
+    return admitted
 
 
 @inlined
@@ -101,11 +53,11 @@ def fits_tagged(direction: Direction, packet: PacketLine, length: int) -> bool:
 
 
 @inlined
-def admit(direction: Direction, ingress: Ingress, count: int, handle: int) -> int:
-    """Take a complete packet into the batch, or drop it; returns the new count."""
-    counters = counters_at(direction.counters)
+def admit(direction: Direction, counters: Counters, number: int, place: int) -> int:
+    """Let entry `number` of the batch in, as entry `place`, and return 1; or drop it, and return 0."""
+    arrival = arrival_at(direction.rx_batch + number * ARRIVAL_BYTES)
+    handle, length = i64(arrival.handle), i64(arrival.length)
     packet = packet_line(direction.table, handle)
-    length = i64(packet.length)
     frames = i64(packet.frames)
     counters.received += 1
     counters.received_bytes += length
@@ -120,26 +72,22 @@ def admit(direction: Direction, ingress: Ingress, count: int, handle: int) -> in
         cause = MEMORY_FULL
     if cause != 0:
         count_drop(counters, cause, length)
-        give_packet(pool_at(direction.pool), direction.table, handle)
-        return count
+        give_packet(memory_at(direction.memory), handle)
+        return 0
     counters.in_flight_frames += frames
     counters.peak_frames = max(counters.peak_frames, counters.in_flight_frames)
-    packet.egress = 0
-    arrival = arrival_at(direction.rx_batch + count * ARRIVAL_BYTES)
-    arrival.handle = handle
-    arrival.length = length
-    arrival.time_ns = 0
-    if ingress.stamped:
-        stamp = as_i64(packet.address - 8)
-        arrival.time_ns = stamp[0]
-        stamp[0] = 0
-    if ingress.finish_checksums:
+    if place < number:
+        moved = arrival_at(direction.rx_batch + place * ARRIVAL_BYTES)
+        moved.time_ns = arrival.time_ns
+        moved.handle = handle
+        moved.length = length
+    if direction.finish_checksums:
         answer = finish_checksum(direction.table, handle)
         if answer == FINISHED:
             counters.checksums += 1
         elif answer == LEFT:
             counters.unfinished += 1
-    return count + 1
+    return 1
 
 
 @inlined
@@ -169,27 +117,18 @@ def stamp(direction: Direction, count: int, now_ns: int) -> None:
 
 
 @inlined
-def refill(direction: Direction) -> None:
-    """Keep every FILL ring as full as possible; never wait for it to move."""
-    pool = pool_at(direction.pool)
+def refill_all(direction: Direction) -> None:
+    """Keep every FILL ring as full as possible."""
     for number in range(direction.ingress_count):
-        ingress = ingress_at(direction.ingress + number * INGRESS_BYTES)
-        fill = ring_at(ingress.fill)
-        if pool.count > 0:
-            count = room(fill, pool.count)
-            for entry in range(count):
-                frame = take_frame(pool)
-                move(pool, frame, FREE, FILL)
-                write_address(fill, entry, frame << direction.frame_shift)
-            if count > 0:
-                publish(fill, count)
-        if ingress.kick and needs_wakeup(fill):
-            kick_receive(ingress.fd)
+        receiver = receiver_at(direction.ingress + number * RECEIVER_BYTES)
+        refill(receiver)
+        if receiver.obeys:
+            wake(receiver, 0)
 
 
 @compiled("int64(int64)")
 def fill_direction(address: int) -> int:
     """Fill the FILL rings of the Direction at an address, from Python; returns the frames left in the pool."""
     direction = direction_at(address)
-    refill(direction)
+    refill_all(direction)
     return pool_at(direction.pool).count

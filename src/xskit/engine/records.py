@@ -1,7 +1,7 @@
 """The records of the loop: what a worker knows of its directions, and a direction of its queues.
 
-    Worker --> Direction --> Queue (ingress): RX and FILL of each queue of the port the packets come from
-                         \\-> Exit --> Queue (egress): what is due; TX and COMPLETION of each queue of a port
+    Worker --> Direction --> Receiver: RX and FILL of each queue of the port the packets come from
+                         \\-> Exit --> Egress: what is due; TX and COMPLETION of each queue of a port
 
 A worker owns ring ends, never whole ports. Each direction has frames of its own, which go round
 
@@ -14,45 +14,13 @@ from __future__ import annotations
 
 from xskit.engine.fifo import Fifo
 from xskit.memory import I64, Record, record_at, size_of
+from xskit.xsk.path.transmit import Transmitter
 
 
-class Arrival(Record):
-    """One entry of a batch: a packet and when it came."""
+class Egress(Transmitter):
+    """One transmit queue, with a way out for packets that only fit with their outer VLAN tag beside them."""
 
-    time_ns: I64
-    handle: I64
-    length: I64
-
-
-class Ingress(Record):
-    """One receive queue."""
-
-    rx: I64  # address of a Ring
-    fill: I64  # address of a Ring
-    fd: I64
-    kick: I64  # 1: obey FILL's need_wakeup (zero copy)
-    stamped: I64  # 1: the program leaves its arrival stamp in the 8 bytes before the packet
-    finish_checksums: I64  # 1: partial checksums may come in
-    head: I64  # a packet of several frames that is not complete yet: handle, or NIL
-    tail: I64
-
-
-class Egress(Record):
-    """One transmit queue."""
-
-    tx: I64  # address of a Ring
-    completion: I64  # address of a Ring
-    fd: I64
-    zero_copy: I64  # 1: sendto only wakes the driver
-    told_late: I64  # 1: TX may still show what sendto has taken from it
-    refusals: I64  # packets that were refused and are not completed yet, where nobody says which
-    outstanding: I64  # frames that the kernel has not completed
-    outstanding_packets: I64
-    down: I64  # errno while the port cannot send, else 0
-    progress_ns: I64  # when a completion came last while some were awaited; 0 when none are
-    retry_ns: I64  # when to kick again what the kernel left in TX
-    kicks: I64
-    tagged_fd: I64  # a socket for packets that only fit with their outer VLAN tag beside them, or -1
+    tagged_fd: I64  # a packet socket for them, or -1
     message: I64  # address of a struct msghdr for it, and of its iovecs behind that
 
 
@@ -69,7 +37,7 @@ class Exit(Fifo):
 class Direction(Record):
     """One direction of a link."""
 
-    ingress: I64  # address of Ingress records
+    ingress: I64  # address of Receiver records
     ingress_count: I64
     exits: I64  # address of Exit records
     exit_count: I64
@@ -80,8 +48,8 @@ class Direction(Record):
     owd: I64  # address of a histogram
     table: I64  # address of the packet table
     pool: I64
-    base: I64  # address of UMEM offset 0
-    frame_shift: I64
+    memory: I64  # address of the PacketMemory
+    finish_checksums: I64  # 1: partial checksums may come in
     capacity_frames: I64  # frames that may be inside; the others are for FILL
     max_length: I64  # the longest packet that the egress port sends
     max_frames: I64  # the most frames that a packet may have on TX
@@ -128,14 +96,12 @@ class Worker(Record):
     last_busy_ns: I64
 
 
-arrival_at = record_at(Arrival)
-ingress_at = record_at(Ingress)
 egress_at = record_at(Egress)
 exit_at = record_at(Exit)
 direction_at = record_at(Direction)
 worker_at = record_at(Worker)
 
-ARRIVAL_BYTES = size_of(Arrival)
+EGRESS_BYTES = size_of(Egress)
 EXIT_BYTES = size_of(Exit)
 
 PIPELINES = 1

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-LINE_SHIFT = 6
-LINE_BYTES = 1 << LINE_SHIFT
-"""A line of the packet table: one cache line."""
-
 ENTRY_SHIFT = 4
 ENTRY_BYTES = 1 << ENTRY_SHIFT
 """An entry of a FIFO."""
 
 BLOCK_BYTES = 32 << 10
 """A pipeline's block besides its stores, rounded up: two histograms, counters, and the records of its stages."""
-
-FREE_BYTES = 4
-"""A place of the stack of free frames."""
-
 
 MAX_BUCKETS = 1 << 20
 MIN_SHIFT, MAX_SHIFT = 8, 19

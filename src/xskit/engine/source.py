@@ -20,13 +20,15 @@ from xskit.engine.verdict import Verdict
 _HEAD = '''"""A pipeline: {names}. Generated; changes are lost."""
 
 from xskit.engine.fifo import fifo_at, push as push_exit
-from xskit.engine.packets import INFINITE_NS, NIL, counters_at, packet_line
+from xskit.engine.packets import INFINITE_NS, counters_at
 from xskit.engine.pipe import PENDING_OFFSET, pipe_at
 from xskit.engine.random import random_at
-from xskit.engine.records import ARRIVAL_BYTES, EXIT_BYTES, arrival_at
+from xskit.engine.records import EXIT_BYTES
 from xskit.engine.verdict import HOLD, PASS, discard, duplicate, mark, replace
 from xskit.jit import as_i64, i64, inlined, load_acquire64, store_release64
 from xskit.memory import record_at
+from xskit.xsk.path.lines import NIL, packet_line
+from xskit.xsk.path.receive import ARRIVAL_BYTES, arrival_at
 {imports}
 
 @inlined

@@ -5,8 +5,8 @@ Both go through all the frames of a packet. RFC 1071, and RFC 9260 appendix A.
 
 from __future__ import annotations
 
-from xskit.engine.packets import NIL, packet_line
 from xskit.jit import as_u8, as_u16, i64, inlined
+from xskit.xsk.path.lines import NIL, packet_line
 
 
 @inlined

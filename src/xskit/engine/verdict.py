@@ -19,21 +19,12 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from xskit.engine.packets import (
-    FREE,
-    HELD,
-    NIL,
-    DropCause,
-    count_drop,
-    counters_at,
-    give_packet,
-    move,
-    packet_line,
-    pool_at,
-    take_frame,
-)
+from xskit.engine.packets import DropCause, counters_at
 from xskit.engine.pipe import pipe_at
 from xskit.jit import as_i64, as_u8, as_u16, i64, inlined
+from xskit.xsk.path.books import count_drop
+from xskit.xsk.path.lines import NIL, packet_line
+from xskit.xsk.path.pool import FREE, HELD, PacketMemory, give_packet, memory_at, move, pool_at, take_frame
 
 
 class Verdict(IntEnum):
@@ -69,7 +60,7 @@ def discard(block: int, handle: int, length: int, cause: int) -> None:
     pipe = pipe_at(block)
     counters = counters_at(pipe.counters)
     count_drop(counters, cause, length)
-    counters.in_flight_frames -= give_packet(pool_at(pipe.pool), pipe.table, handle)
+    counters.in_flight_frames -= give_packet(memory_at(pipe.memory), handle)
 
 
 @inlined
@@ -101,8 +92,8 @@ def duplicate(block: int, handle: int) -> int:
     part = handle
     while part != NIL:
         copy = take_frame(pool)
-        move(pool, copy, FREE, HELD)
-        _copy_line(pipe.table, part, copy, pool.frame_shift)
+        move(pool, packet_line(pipe.table, copy), copy, FREE, HELD)
+        _copy_line(memory_at(pipe.memory), part, copy)
         if first == NIL:
             first = copy
         else:
@@ -119,20 +110,23 @@ def duplicate(block: int, handle: int) -> int:
 
 
 @inlined
-def _copy_line(table: int, origin: int, copy: int, frame_shift: int) -> None:
+def _copy_line(memory: PacketMemory, origin: int, copy: int) -> None:
     """Line and bytes of one frame; without packet memory (virtual time) the line alone."""
-    line = packet_line(table, origin)
-    target = packet_line(table, copy)
+    line = packet_line(memory.table, origin)
+    target = packet_line(memory.table, copy)
     target.arrived_ns = line.arrived_ns
     target.length = line.length
     target.span = line.span
     target.frames = line.frames
     target.egress = line.egress
+    target.number = i64(target.number) + 1
+    target.copy = i64(line.copy) + 1
+    target.state = 0
     target.fragment = NIL
-    if frame_shift == 0:
+    if memory.base == 0:
         target.address = line.address
         return
-    target.address = line.address + ((copy - origin) << frame_shift)
+    target.address = line.address + (copy - origin) * memory.frame_bytes
     span = i64(line.span)
     words, new_words = as_i64(line.address), as_i64(target.address)
     for word in range(span >> 3):
@@ -147,7 +141,7 @@ def mark(block: int, handle: int) -> None:
     """Carry out MARK: ECT becomes CE in an IPv4 or IPv6 packet without VLAN tag, and the IPv4 checksum follows."""
     pipe = pipe_at(block)
     packet = packet_line(pipe.table, handle)
-    if pool_at(pipe.pool).frame_shift == 0 or packet.span < 34:
+    if memory_at(pipe.memory).base == 0 or packet.span < 34:
         return
     kind = i64(as_u16(packet.address + 12)[0])  # in memory order
     field = as_u8(packet.address + 14)

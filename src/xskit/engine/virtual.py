@@ -12,25 +12,17 @@ import numpy as np
 
 from xskit.closing import Closing
 from xskit.engine.fifo import Fifo, drop_head, fifo_at, head_packet, head_time
-from xskit.engine.frames import FrameStack, PacketTable
-from xskit.engine.packets import (
-    FREE,
-    HELD,
-    DropCause,
-    count_drop,
-    counters_at,
-    give_packet,
-    move,
-    packet_line,
-    pool_at,
-    take_frame,
-)
+from xskit.engine.packets import DropCause, counters_at
 from xskit.engine.pipe import pipe_at
 from xskit.engine.pipeline import Pipeline
-from xskit.engine.records import ARRIVAL_BYTES, arrival_at
 from xskit.engine.stage import Capacity, Stage
-from xskit.jit import as_i64, call_pointer, compiled, inlined
+from xskit.jit import as_i64, call_pointer, compiled, i64, inlined
 from xskit.memory import Region
+from xskit.xsk.path.books import count_drop
+from xskit.xsk.path.lines import packet_line
+from xskit.xsk.path.pool import FREE, HELD, give_packet, memory_at, move, pool_at, take_frame
+from xskit.xsk.path.receive import ARRIVAL_BYTES, arrival_at
+from xskit.xsk.path.table import FramePool, PacketTable
 
 MEMORY_FULL = int(DropCause.MEMORY_FULL)
 
@@ -56,12 +48,11 @@ class VirtualPipeline(Closing):
     def __init__(
         self, stages: Sequence[Stage], *, packets: int = 4096, horizon_ns: int = 0, seed: int = 0, name: str = ""
     ) -> None:
-        self.table = PacketTable(packets, debug=True)
-        self.pool = FrameStack(self.table, 0, packets)
+        self.table = PacketTable(packets)
+        self.pool = FramePool(self.table, 0, packets)
         self.pipeline = Pipeline(
             stages,
-            table=self.table.address,
-            pool=self.pool.address,
+            pool=self.pool,
             capacity=Capacity(packets, horizon_ns),
             seed=seed,
             name=name,
@@ -126,8 +117,9 @@ def feed(run: int, block: int, batch: int, count: int, until_ns: int) -> int:
             count_drop(counters, MEMORY_FULL, arrival.length)
             continue
         handle = take_frame(pool)
-        move(pool, handle, FREE, HELD)
         packet = packet_line(pipe.table, handle)
+        move(pool, packet, handle, FREE, HELD)
+        packet.number = i64(packet.number) + 1
         packet.address = arrival.handle
         packet.arrived_ns = arrival.time_ns
         packet.length = arrival.length
@@ -157,7 +149,7 @@ def _leave(block: int, exit_fifo: Fifo) -> int:
     counters.sent_bytes += entry >> 32
     counters.in_flight -= 1
     counters.in_flight_bytes -= entry >> 32
-    counters.in_flight_frames -= give_packet(pool_at(pipe.pool), pipe.table, handle)
+    counters.in_flight_frames -= give_packet(memory_at(pipe.memory), handle)
     return number
 
 

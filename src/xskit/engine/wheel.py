@@ -15,10 +15,11 @@ would not fit is refused before it gets here (see `ticks_for`).
 
 from __future__ import annotations
 
-from xskit.engine.packets import INFINITE_NS, packet_line
+from xskit.engine.packets import INFINITE_NS
 from xskit.engine.sizes import LONGEST_HORIZON_NS, MAX_BUCKETS, MIN_SHIFT
 from xskit.jit import as_i64, as_u32, i64, inlined, trailing_zeros
 from xskit.memory import I64, Record, record_at
+from xskit.xsk.path.lines import packet_line
 
 EMPTY = 1 << 62
 """`first` of an empty wheel."""

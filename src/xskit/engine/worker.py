@@ -14,10 +14,10 @@ from xskit.engine.fifo import count, fifo_at
 from xskit.engine.histogram import BUCKETS
 from xskit.engine.packets import INFINITE_NS, Counters, DropCause, counters_at
 from xskit.engine.pipe import pipe_at
-from xskit.engine.receive import INGRESS_BYTES, UNADMITTED, receive, refill, stamp
+from xskit.engine.receive import UNADMITTED, gather, refill_all, stamp
 from xskit.engine.records import (
-    ARRIVAL_BYTES,
     BATCH,
+    EGRESS_BYTES,
     EXIT_BYTES,
     LONGEST_SLEEP_NS,
     PIPELINES,
@@ -27,14 +27,12 @@ from xskit.engine.records import (
     STALL_NS,
     Direction,
     Worker,
-    arrival_at,
     direction_at,
     egress_at,
     exit_at,
-    ingress_at,
     worker_at,
 )
-from xskit.engine.transmit import DOWN_RETRY_NS, EGRESS_BYTES, RETRY_NS, collect, transmit
+from xskit.engine.transmit import collect_all, transmit
 from xskit.jit import (
     as_i64,
     as_u32,
@@ -46,26 +44,12 @@ from xskit.jit import (
     store_release64,
 )
 from xskit.memory import offset_of
+from xskit.xsk.path.receive import ARRIVAL_BYTES, arrival_at
+from xskit.xsk.path.transmit import DOWN_RETRY_NS, RETRY_NS
 
 STOP = offset_of(Worker, "stop")
 CONTROL = offset_of(Worker, "control")
 LOSS = int(DropCause.LOSS)
-
-
-@inlined
-def gather(direction: Direction) -> int:
-    """Fill the batch from all ingress queues, each in its turn first."""
-    entries = i64(0)
-    queue = direction.rotate
-    for _ in range(direction.ingress_count):
-        entries = receive(direction, entries, ingress_at(direction.ingress + queue * INGRESS_BYTES))
-        queue += 1
-        if queue == direction.ingress_count:
-            queue = 0
-    direction.rotate += 1
-    if direction.rotate == direction.ingress_count:
-        direction.rotate = 0
-    return entries
 
 
 @inlined
@@ -107,8 +91,8 @@ def turn(direction: Direction, control: int, scratch: int) -> int:
     for port in range(direction.exit_count):
         leaving = exit_at(direction.exits + port * EXIT_BYTES)
         sent += transmit(direction, leaving, scratch)
-        sent += collect(direction, leaving, now_ns)
-    refill(direction)  # always: frames also come home by drops, and FILL may have got room meanwhile
+        sent += collect_all(leaving, now_ns)
+    refill_all(direction)  # always: frames also come home by drops, and FILL may have got room meanwhile
     return entries + sent
 
 

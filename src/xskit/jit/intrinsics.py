@@ -6,6 +6,7 @@ Everything here exists twice: as a Numba intrinsic, and as a pure-Python twin th
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -54,6 +55,9 @@ if TYPE_CHECKING:
     def load_acquire64(address: int, /) -> int: ...
     def store_release32(address: int, value: int, /) -> None: ...
     def store_release64(address: int, value: int, /) -> None: ...
+
+    def exchange64(address: int, value: int, /) -> int:
+        """Store a 64-bit word and return what was there before, in one step; acquires."""
 
     def trailing_zeros(value: int, /) -> int:
         """Zero bits below the lowest set bit; 64 for 0."""
@@ -117,6 +121,14 @@ elif not DISABLED:
             return types.void(types.int64, types.int64), build
 
         return store
+
+    @intrinsic
+    def exchange64(_context, _address, _value):  # noqa: ANN001, ANN201
+        def build(_c: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            pointer = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
+            return builder.atomic_rmw("xchg", pointer, arguments[1], "acquire")
+
+        return types.int64(types.int64, types.int64), build
 
     @intrinsic
     def trailing_zeros(_context, _value):  # noqa: ANN001, ANN201
@@ -223,6 +235,8 @@ else:
         """The errno of the libc call just made."""
         return ctypes.get_errno()
 
+    _exchanging = threading.Lock()
+
     def u64(value: float) -> int:
         return int(value) & MASK64
 
@@ -251,6 +265,13 @@ else:
 
     def store_release64(address: int, value: int) -> None:
         ctypes.c_int64.from_address(int(address)).value = int(value)
+
+    def exchange64(address: int, value: int) -> int:
+        with _exchanging:
+            word = ctypes.c_int64.from_address(int(address))
+            before = word.value
+            word.value = int(value)
+        return before
 
     def trailing_zeros(value: int) -> int:
         value = int(value) & MASK64

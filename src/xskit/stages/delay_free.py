@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from xskit.engine.packets import packet_line
 from xskit.engine.random import Random
 from xskit.engine.stage import Capacity, Holding, StageKind
 from xskit.engine.verdict import HOLD, PASS
@@ -22,6 +21,7 @@ from xskit.engine.wheel import span as wheel_span
 from xskit.jit import i64, inlined
 from xskit.memory import I64, record_view, size_of
 from xskit.stages.delay import Delay, Parameters, departure
+from xskit.xsk.path.lines import packet_line
 
 
 class State(Holding):

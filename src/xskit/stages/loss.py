@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xskit.engine.packets import DropCause, PacketLine
+from xskit.engine.packets import DropCause
 from xskit.engine.random import UNIT, Random, draw
 from xskit.engine.stage import Passing, StageKind
 from xskit.engine.verdict import PASS, drop
 from xskit.jit import inlined
 from xskit.memory import I64, Record
+from xskit.xsk.path.lines import PacketLine
 
 LOST = drop(DropCause.LOSS)
 

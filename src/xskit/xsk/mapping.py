@@ -19,7 +19,7 @@ from xskit import libc
 from xskit.abi.xdp import SOL_XDP, MmapOffsets, PageOffset, RingOffsets, SocketOption
 from xskit.memory import Region, map_memory, offset_of, record_view, size_of, unmap_memory
 from xskit.xsk.errors import Call, explain
-from xskit.xsk.rings import INDEX_MASK, NEED_WAKEUP, Ring
+from xskit.xsk.path.rings import INDEX_MASK, NEED_WAKEUP, Ring
 
 __all__ = ["MappedRing", "RingSet"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self, overload
 
 from xskit.errors import UsageError
-from xskit.xsk.pool import Owner
+from xskit.xsk.path.owner import Owner
 
 if TYPE_CHECKING:
     from xskit.xsk.umem import Umem

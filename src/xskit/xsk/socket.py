@@ -25,7 +25,7 @@ from xskit.xsk.errors import Call, explain
 from xskit.xsk.mapping import MappedRing
 from xskit.xsk.opening import HIGHEST_QUEUE, MOST_ENTRIES, BindMode, Plan, check, open_socket
 from xskit.xsk.packet import Packet
-from xskit.xsk.pool import Owner, Sighting
+from xskit.xsk.path.owner import Owner, Sighting
 from xskit.xsk.traffic import Circulation, Sendable, Traffic
 from xskit.xsk.umem import Umem, frame_at, require_open
 

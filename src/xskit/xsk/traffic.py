@@ -28,8 +28,8 @@ from xskit.errors import UsageError
 from xskit.xsk.errors import Call, PortError, explain
 from xskit.xsk.mapping import MappedRing
 from xskit.xsk.packet import Packet
-from xskit.xsk.pool import Owner, Sighting
-from xskit.xsk.rings import LEAST_TAKEN
+from xskit.xsk.path.owner import Owner, Sighting
+from xskit.xsk.path.rings import LEAST_TAKEN
 from xskit.xsk.umem import Umem, frame_at, offset_at
 
 __all__ = ["MOST_FRAMES", "Circulation", "Traffic"]

@@ -35,8 +35,9 @@ from xskit.closing import Closing
 from xskit.errors import Setting, UsageError
 from xskit.memory import PAGE_BYTES
 from xskit.xsk.errors import Call, explain
+from xskit.xsk.oldpool import FramePool
 from xskit.xsk.pages import Pages
-from xskit.xsk.pool import FramePool, Owner, Sighting
+from xskit.xsk.path.owner import Owner, Sighting
 from xskit.xsk.probe import looks_at_length, why_no_frames_of
 
 if TYPE_CHECKING:

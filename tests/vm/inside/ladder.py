@@ -108,7 +108,7 @@ def check_link() -> dict[str, Any]:
     """The emulator, in whatever mode there is: order, content and books."""
     there, back = packets(96), packets(96, first=1000)
     link = LinkSpec("wan", (PortSpec(INNER), PortSpec(OUTER)), LinkSettings(owd="5ms"))
-    with ends(NEAR, FAR) as (near, far), Emulator([link], EngineSettings(debug=True)) as running:
+    with ends(NEAR, FAR) as (near, far), Emulator([link], EngineSettings()) as running:
         arrived = cross(there, near.send, far.receive)
         returned = cross(back, far.send, near.receive)
         report = running.close()

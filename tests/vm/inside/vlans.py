@@ -45,7 +45,7 @@ def _check(*ports: str) -> None:
         vlan(NEAR, TAG) as near_name,
         vlan(FAR, TAG) as far_name,
         vlan(FAR, OTHER_TAG) as other_name,
-        Emulator([link], EngineSettings(debug=True)) as running,
+        Emulator([link], EngineSettings()) as running,
         ends(near_name, far_name, other_name) as (near, far, other),
     ):
         compare(cross(there, near.send, far.receive), padded(there))

@@ -164,7 +164,7 @@ def link_spec(**settings: Any) -> LinkSpec:
 
 @contextmanager
 def emulator(engine: dict[str, Any] | None = None, **settings: Any) -> Iterator[Emulator]:
-    made = Emulator([link_spec(**settings)], EngineSettings(mode="zero-copy", debug=True, **(engine or {})))
+    made = Emulator([link_spec(**settings)], EngineSettings(mode="zero-copy", **(engine or {})))
     with made as running:
         yield running
 

@@ -8,7 +8,7 @@ from xskit.bench.loops.transmit import frame_mask, is_due, kick, packet_at, put,
 from xskit.engine.clock import read_clock
 from xskit.engine.histogram import add
 from xskit.jit import as_u32, i64, inlined
-from xskit.xsk.rings import (
+from xskit.xsk.path.rings import (
     available,
     descriptor_address,
     descriptor_tail,

@@ -11,7 +11,7 @@ from xskit.bench.loops.records import STOP, BenchWorker, echo_at, queue_at, sour
 from xskit.bench.loops.rounds import begin, end, settle
 from xskit.bench.loops.transmit import send
 from xskit.jit import as_i64, compiled, i64, inlined, load_acquire64
-from xskit.xsk.rings import publish, ring_at, room, write_address
+from xskit.xsk.path.rings import publish, ring_at, room, write_address
 
 
 @compiled("int64(int64, int64, int64)")

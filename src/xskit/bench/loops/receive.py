@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from xskit.bench.loops.records import WINDOW, BenchQueue, Check, check_at
 from xskit.bench.loops.transmit import collect, frame_mask, frame_of, kick, packet_at, swapped
-from xskit.engine.clock import kick_receive
 from xskit.jit import as_i64, as_u8, as_u32, external, i64, inlined
-from xskit.xsk.rings import (
+from xskit.xsk.path.calls import kick_receive
+from xskit.xsk.path.rings import (
     available,
     descriptor_address,
     descriptor_tail,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xskit.bench.loops.records import BenchQueue, BenchWorker, queue_at
 from xskit.engine.clock import read_clock, wait
 from xskit.jit import as_i64, external, i32, i64, inlined
-from xskit.xsk.rings import ring_at, unconsumed
+from xskit.xsk.path.rings import ring_at, unconsumed
 
 THREAD_CPU = 3
 """CLOCK_THREAD_CPUTIME_ID."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from xskit.bench.loops.records import BenchQueue, Source, source_at
 from xskit.bench.loops.rounds import read_any_clock
-from xskit.engine.clock import EBUSY, ENETDOWN, ENODEV, ENXIO, kick_transmit, read_clock
+from xskit.engine.clock import read_clock
 from xskit.jit import as_u8, as_u32, i64, inlined
-from xskit.xsk.rings import (
+from xskit.xsk.path.calls import EBUSY, ENETDOWN, ENODEV, ENXIO, kick_transmit
+from xskit.xsk.path.rings import (
     available,
     needs_wakeup,
     publish,
