@@ -28,9 +28,9 @@ class PacketLine(Record):
     time_ns: I64  # logical departure; used by the timing wheel, and by an AQM as its time stamp
     length: U32  # bytes of the whole packet; on TX in the line of its last frame, too
     span: U32  # bytes in this frame
-    next: U32  # handle of the next packet in a store's list; on TX in the last frame of a set: its first frame
+    next: U32  # handle of the next packet in a store's list; in FILL and TX the number of the socket that has the frame
     fragment: U32  # next frame of the same packet, or NIL
-    number: U32  # of the packet, counted for each frame: tells a packet from those that had its frame before
+    number: U32  # counted each time that the frame gets other bytes: tells a packet from those before it
     flow: U32  # hash of addresses, protocol and ports
     kind: U32  # the class that it belongs to
     frames: U16  # frames of the whole packet
@@ -49,7 +49,8 @@ LAST = 1
 REFUSED = 2
 """State: the kernel refused to send this packet."""
 SET = 4
-"""State: the frames of this packet stay together; the pool gets its first frame back when the last one is completed."""
+"""State: the frames of this packet stay together; the pool gets its first frame back when the last one is completed,
+whose `next` says which that is."""
 KEPT = 8
 """State: the packet outlives the batch that it came with."""
 

@@ -52,6 +52,7 @@ class Receiver(Record):
     busy_poll: I64  # 1: a call polls the driver, whatever FILL says
     target: I64  # frames that FILL and the kernel should have
     filled: I64  # frames that they have
+    number: I64  # of the socket: stands in `next` of the frames' lines while they are in FILL
     head: I64  # a packet of several frames that is not complete yet: handle, or NIL
     tail: I64
     strays: I64  # descriptors that named no frame of FILL; they are skipped
@@ -99,6 +100,7 @@ def receive(receiver: Receiver, batch: int, count: int, most: int) -> int:
         line.span = span
         line.fragment = NIL
         line.state = 0
+        line.number = i64(line.number) + 1
         continues = (tail >> 32) & 1
         if receiver.head == NIL:
             line.length = span
@@ -119,7 +121,6 @@ def receive(receiver: Receiver, batch: int, count: int, most: int) -> int:
             if continues:
                 continue
             receiver.head = NIL
-        whole.number += 1
         whole.egress = 0
         arrival = arrival_at(batch + count * ARRIVAL_BYTES)
         arrival.handle = head
@@ -154,7 +155,9 @@ def refill(receiver: Receiver) -> None:
     written = i64(0)
     for _ in range(count):
         frame = take_frame(pool)
-        if move(pool, packet_line(table, frame), frame, FREE, FILL):
+        line = packet_line(table, frame)
+        if move(pool, line, frame, FREE, FILL):
+            line.next = receiver.number
             write_address(fill, written, frame * frame_bytes)
             written += 1
     receiver.filled += written

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from xskit.closing import Closing
-from xskit.memory import Arena, Region, array_at, layout, record_view, size_of
+from xskit.memory import HUGE_PAGE_BYTES, layout, record_view, size_of
+from xskit.xsk.pages import Pages
 from xskit.xsk.path.books import DROPS_BYTES, Books
 from xskit.xsk.path.lines import PacketLine
 from xskit.xsk.path.owner import FrameError, Owner, Sighting
@@ -50,15 +51,14 @@ class PacketTable(Closing):
     ) -> None:
         self.frames = frames
         size = frames * LINE_BYTES
-        self._lines = Region(size, huge=size >= 1 << 21, populate=populate)
-        self._arena = Arena()
-        record, places = self._arena.reserve(size_of(PacketMemory)), self._arena.reserve(POOL_BYTES * pools)
-        start = self._arena.open()
-        self.address = self._lines.address
-        self.memory = start + record
-        self.bytes = self._lines.size
-        self._pools, self._most_pools, self._pool_count = start + places, pools, 0
-        view = record_view(PacketMemory, self.memory)
+        self._pages = Pages(size, populate=populate, huge=size >= HUGE_PAGE_BYTES, hugetlb=False)
+        head = -(-size_of(PacketMemory) // POOL_BYTES) * POOL_BYTES
+        self._records = Pages(head + POOL_BYTES * pools, populate=True, huge=False, hugetlb=False)
+        self.address = self._pages.address
+        self.memory = self._records.address
+        self.bytes = size
+        self._pools, self._most_pools, self._pool_count = self.memory + head, pools, 0
+        view = record_view(PacketMemory, self.memory, self._records.view)
         view.base, view.frames, view.frame_bytes, view.unaligned = base, frames, frame_bytes, int(unaligned)
         shift = frame_bytes.bit_length() - 1
         view.frame_shift = shift if 1 << shift == frame_bytes else -1
@@ -67,24 +67,29 @@ class PacketTable(Closing):
     @property
     def lines(self) -> np.ndarray[Any, Any]:
         """The lines themselves, in place."""
-        return array_at(self.address, self.frames, layout(PacketLine))
+        return np.frombuffer(self._pages.view, layout(PacketLine))
 
     def owners(self) -> np.ndarray[Any, Any]:
         """The Owner of every frame, a copy."""
         owners: np.ndarray[Any, Any] = self.lines["owner"].copy()
         return owners
 
+    @property
+    def view(self) -> memoryview:
+        """The bytes of the lines, in place. It keeps them mapped; in a forked child it reads as zeros."""
+        return self._pages.view
+
     def next_pool(self) -> tuple[int, int]:
-        """For FramePool: the address and the number of a Pool record that nobody has yet."""
+        """For FramePool: the address and the number of the next Pool record."""
         assert self._pool_count < self._most_pools, "the packet table was made for fewer pools"
         number = self._pool_count
         self._pool_count += 1
         return self._pools + number * POOL_BYTES, number
 
     def close(self) -> None:
-        """Give the memory back; twice is fine."""
-        self._lines.close()
-        self._arena.close()
+        """Give the memory back; twice is fine. Views of it keep it mapped."""
+        self._pages.close()
+        self._records.close()
 
 
 class FramePool(Closing):
@@ -102,18 +107,18 @@ class FramePool(Closing):
 
     def __init__(self, table: PacketTable, first: int, count: int, *, books: int = 0) -> None:
         self.table = table
-        self._arena = Arena()
-        frames = self._arena.reserve(FREE_BYTES * count)
-        own, drops = self._arena.reserve(size_of(Books)), self._arena.reserve(DROPS_BYTES)
-        start = self._arena.open()
+        own = -(-FREE_BYTES * count // 64) * 64
+        drops = own + size_of(Books)
+        self._pages = Pages(drops + DROPS_BYTES, populate=True, huge=own >= HUGE_PAGE_BYTES, hugetlb=False)
+        start = self._pages.address
         self.address, self.number = table.next_pool()
-        self.view = record_view(Pool, self.address)
-        self.view.frames, self.view.count, self.view.capacity = start + frames, count, count
+        self.view = record_view(Pool, self.address, (table, self._pages.view))
+        self.view.frames, self.view.count, self.view.capacity = start, count, count
         self.view.memory, self.view.books, self.view.first = table.memory, books or start + own, first
         if not books:
             record_view(Books, start + own).drops = start + drops
         # The first frames on top: they are the ones handed out first.
-        array_at(start + frames, count, np.uint32)[:] = np.arange(first + count - 1, first - 1, -1, dtype=np.uint32)
+        self._places()[:] = np.arange(first + count - 1, first - 1, -1, dtype=np.uint32)
         if self.number:
             table.lines["home"][first : first + count] = self.number
 
@@ -129,8 +134,10 @@ class FramePool(Closing):
 
     def stack(self) -> np.ndarray[Any, Any]:
         """The numbers of the free frames, a copy; the last one goes out first."""
-        free: np.ndarray[Any, Any] = array_at(self.view.frames, self.free, np.uint32).copy()
-        return free
+        return self._places()[: self.free].copy()
+
+    def _places(self) -> np.ndarray[Any, Any]:
+        return np.frombuffer(self._pages.view, np.uint32, int(self.view.capacity))
 
     def check(self, places: Iterable[Sighting] = ()) -> dict[Owner, int]:
         """Prove that every frame is in exactly one place, and count them by place: see Umem.check.
@@ -176,4 +183,4 @@ class FramePool(Closing):
 
     def close(self) -> None:
         """Give the memory back; twice is fine."""
-        self._arena.close()
+        self._pages.close()

@@ -10,7 +10,7 @@ from xskit.memory import I64, Record, record_at, size_of
 from xskit.xsk.path.books import TX_REFUSED, books_at, count_drop
 from xskit.xsk.path.calls import EAGAIN, EBUSY, ENETDOWN, ENOBUFS, ENODEV, ENXIO, kick_transmit
 from xskit.xsk.path.lines import LAST, NIL, REFUSED, SET, packet_line
-from xskit.xsk.path.pool import FREE, HELD, TX, frame_of, give_frame, memory_at, move, pool_of
+from xskit.xsk.path.pool import FREE, HELD, TX, frame_of, give_frame, lock, memory_at, move, pool_of, unlock
 from xskit.xsk.path.rings import (
     INDEX_MASK,
     LEAST_TAKEN,
@@ -41,6 +41,7 @@ class Transmitter(Record):
     tx: I64  # address of a Ring
     completion: I64  # address of a Ring
     fd: I64
+    number: I64  # of the socket: stands in `next` of the frames' lines while they are in TX
     zero_copy: I64  # 1: sendto only wakes the driver
     always: I64  # 1: bound without need_wakeup: the kernel never says when it needs a call
     told_late: I64  # 1: TX may still show what sendto has taken from it
@@ -70,6 +71,8 @@ def write_packet(transmitter: Transmitter, tx: Ring, descriptors: int, handle: i
     while frame != NIL:
         part = packet_line(table, frame)
         following = i64(part.fragment)
+        if i64(part.state) & SET == 0:
+            part.next = transmitter.number
         if following == NIL:  # all that `reap` needs: the first frame may be home, and full again, before the last
             part.length = packet_line(table, handle).length
             part.state = i64(part.state) & SET | LAST
@@ -162,12 +165,11 @@ def reap(transmitter: Transmitter) -> int:
 
     Returns how many frames came.
     """
-    completion = ring_at(transmitter.completion)
-    done = available(completion, transmitter.outstanding)
-    if done == 0:
-        return 0
     memory = memory_at(transmitter.memory)
     table = memory.table
+    lock(memory, transmitter.memory)
+    completion = ring_at(transmitter.completion)
+    done = available(completion, transmitter.outstanding)
     for number in range(done):
         frame = frame_of(memory, read_address(completion, number))
         if frame < 0:
@@ -198,6 +200,7 @@ def reap(transmitter: Transmitter) -> int:
             give_frame(pool, frame if state & SET == 0 else i64(line.next))
         elif state & SET == 0:
             give_frame(pool, frame)
-    transmitter.outstanding -= done
     release(completion, done)
+    unlock(memory, transmitter.memory)
+    transmitter.outstanding -= done
     return done
