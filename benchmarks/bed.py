@@ -13,11 +13,12 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from xskit.engine.frames import PacketTable
+
 from twins import check_layout, function, load
 from xskit.bpf.attach import XdpMode, attach
 from xskit.bpf.program import Program
 from xskit.bpf.redirect import drop_program
-from xskit.engine.frames import PacketTable
 from xskit.engine.live import EgressLimits, Frames, LiveDirection, ReceiveEnd, TransmitEnd
 from xskit.engine.stage import Stage
 from xskit.memory import I64, Record, Region, record_view, size_of

@@ -11,11 +11,11 @@ import ctypes
 from typing import Any
 
 import numpy as np
+from xskit.engine.frames import FrameStack, PacketTable
 
 from measure import Paired, Result, cpu_ns, interleave, median_interval, paired_result, pinned
 from twins import check_layout, function, load
 from xskit.engine.fifo import drop_head, fifo_at, first_time, head_packet
-from xskit.engine.frames import FrameStack, PacketTable
 from xskit.engine.packets import counters_at, give_packet, packet_line, pool_at, take_frame
 from xskit.engine.pipe import Pipe, pipe_at
 from xskit.engine.pipeline import Pipeline

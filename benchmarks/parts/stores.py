@@ -9,11 +9,12 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 
+from xskit.engine.frames import FrameStack, PacketTable
+
 from measure import Paired, Result, cpu_ns, interleave, paired_result, pinned
 from twins import check_layout, function, load
 from xskit.engine import fifo, wheel
 from xskit.engine.fifo import Fifo, drop_head, fifo_at, first_time, head_packet, head_time
-from xskit.engine.frames import FrameStack, PacketTable
 from xskit.engine.packets import Counters, DirectionPool, PacketLine, give_frame, packet_line, pool_at, take_frame
 from xskit.engine.random import Random, random_at, seed_stream, uniform
 from xskit.engine.sizes import ENTRY_BYTES, capacity_for

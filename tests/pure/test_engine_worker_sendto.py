@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.pure.support_kernel import PlainEngine, engine
-from xskit.xsk.path import calls, transmit
 from xskit.engine.live import EgressLimits
 from xskit.engine.packets import DropCause
+from xskit.xsk.path import calls, transmit
 
 
 class Script:

@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from xskit.abi.xdp import PageOffset, RingFlag, RingOffsets
 from xskit.jit import compiled
 from xskit.memory import Region, record_view, size_of
-from xskit.xsk import rings
 from xskit.xsk.mapping import MappedRing
+from xskit.xsk.path import rings
 from xskit.xsk.path.rings import Ring, ring_at
 
 OFFSETS = RingOffsets(producer=0, consumer=64, flags=128, descriptors=192)

@@ -1,7 +1,7 @@
 """Packets inside the engine: why they are dropped, and what is counted of them.
 
-A pipeline sees handles, lengths and times, and a packet's bytes by address (xsk/path/lines.py); it never sees UMEM offsets
-or rings.
+A pipeline sees handles, lengths and times, and a packet's bytes by address (xsk/path/lines.py); it never sees UMEM
+offsets or rings.
 """
 
 from __future__ import annotations

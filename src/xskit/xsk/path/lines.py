@@ -41,7 +41,7 @@ class PacketLine(Record):
     copy: U8  # 0: as it came; else the number of the duplicate
     egress: U8  # number of the exit it leaves by; a stage may choose another one than 0
     state: U8  # bits: LAST, REFUSED, SET, KEPT
-    owner: U8  # who has the frame (pool.Owner)
+    owner: U8  # who has the frame (owner.Owner)
 
 
 LAST = 1
