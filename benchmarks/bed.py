@@ -13,8 +13,6 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from xskit.engine.frames import PacketTable
-
 from twins import check_layout, function, load
 from xskit.bpf.attach import XdpMode, attach
 from xskit.bpf.program import Program
@@ -26,6 +24,7 @@ from xskit.netconf.changes import CreateNamespace, CreateVeth, SetLinkUp, SetSys
 from xskit.netconf.interfaces import look
 from xskit.netconf.journal import Journal
 from xskit.netconf.namespaces import inside
+from xskit.xsk.path.table import PacketTable
 from xskit.xsk.port import Port
 from xskit.xsk.socket import Socket
 from xskit.xsk.umem import Umem
@@ -146,7 +145,7 @@ class Line(Bed):
     def _open(self, stages: Sequence[Stage], packets: int, horizon_ns: int, frame_bytes: int) -> None:
         frames = (packets + RING) // 2 * 2
         self.umem = self.stack.enter_context(Umem(frames, frame_bytes, huge=True))
-        self.table = PacketTable(frames)
+        self.table = PacketTable(frames, base=self.umem.address, frame_bytes=self.umem.frame_size)
         self.stack.callback(self.table.close)
         first = self.stack.enter_context(Port.open(INGRESS, self.umem, namespace=self.namespace, ring_size=RING))
         second = self.stack.enter_context(Port.open(EGRESS, self.umem, namespace=self.namespace, ring_size=RING))
@@ -165,7 +164,7 @@ class Line(Bed):
                 )
             ],
             table=self.table,
-            frames=Frames(self.umem.address, self.umem.frame_shift, 0, frames, RING),
+            frames=Frames(0, frames, RING),
             limits=EgressLimits(second.max_length),
             horizon_ns=horizon_ns,
             seed=1,

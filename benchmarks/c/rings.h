@@ -1,5 +1,5 @@
-/* The rings of an AF_XDP socket, the records of the loop, and the histogram (xsk/rings.py, engine/records.py,
- * engine/histogram.py), by hand in C. */
+/* The rings of an AF_XDP socket, the records of its data path and of the loop, and the histogram (xsk/path/rings.py,
+ * receive.py, transmit.py; engine/records.py, histogram.py), by hand in C. */
 #pragma once
 #include <errno.h>
 #include <string.h>
@@ -9,8 +9,6 @@
 
 #define BATCH 64
 #define KICKS 4096
-#define LAST 1
-#define REFUSED 2
 enum { MEMORY_FULL = 3, TX_REFUSED = 4, SUPER_PACKET = 6, TOO_MANY_FRAGMENTS = 7, EGRESS_MTU = 8 };
 
 struct descriptor { u64 address; u32 length, options; };
@@ -21,16 +19,28 @@ struct ring {
 	i64 size, mask, local, remote;
 };
 
-struct ingress { struct ring *rx, *fill; i64 fd, kick, stamped, finish_checksums, head, tail; };
+struct receiver {
+	struct memory *memory;
+	struct pool *pool;
+	struct ring *rx, *fill;
+	i64 fd, stamped, obeys, busy_poll, target, filled, head, tail, strays, kicks, fill_fails;
+};
+
+struct transmitter {
+	struct memory *memory;
+	struct ring *tx, *completion;
+	i64 fd, zero_copy, always, told_late, refusals, outstanding, outstanding_packets, refused, down, failure;
+	i64 progress_ns, retry_ns, kicks, strays;
+};
 
 struct egress {
-	struct ring *tx, *completion;
-	i64 fd, zero_copy, told_late, refusals, outstanding, outstanding_packets, down, progress_ns, retry_ns, kicks, tagged_fd;
+	struct transmitter queue;
+	i64 tagged_fd;
 	void *message;
 };
 
 struct direction {
-	struct ingress *ingress;
+	struct receiver *ingress;
 	i64 ingress_count;
 	struct exit *exits;
 	i64 exit_count;
@@ -39,8 +49,8 @@ struct direction {
 	i64 *lateness, *owd;
 	char *table;
 	struct pool *pool;
-	char *base;
-	i64 frame_shift, capacity_frames, max_length, max_frames, tagged_length, wire_length, next_ns;
+	struct memory *memory;
+	i64 finish_checksums, capacity_frames, max_length, max_frames, tagged_length, wire_length, next_ns;
 	struct arrival *rx_batch;
 	i64 rotate, updates, owd_base_ns, coming_base_ns, since_ns, since_offered, since_lost;
 	i64 late_limit_ns, earlier_limit_ns, coming_limit_ns, late, moved_late;
@@ -122,13 +132,33 @@ static inline void record_times(struct direction *line, i64 now_ns, i64 intended
 	line->late += now_ns - intended_ns > limit_ns;
 }
 
-static inline void refill(struct direction *line)
+/* The frame that an address in a ring means; -1 where it means none of this memory. */
+static inline i64 frame_of(const struct memory *memory, u64 address)
 {
-	struct pool *pool = line->pool;
-	struct ring *fill = line->ingress->fill;
-	i64 count = pool->count > 0 ? room(fill, pool->count) : 0;
-	for (i64 n = 0; n < count; n++)
-		*address(fill, n) = (u64)take_frame(pool) << line->frame_shift;
-	if (count > 0)
-		publish(fill, count);
+	u64 frame = address >> memory->frame_shift;
+	return frame < (u64)memory->frames ? (i64)frame : -1;
+}
+
+static inline void refill(struct receiver *receiver)
+{
+	struct pool *pool = receiver->pool;
+	struct memory *memory = receiver->memory;
+	struct ring *fill = receiver->fill;
+	i64 wanted = receiver->target - receiver->filled, written = 0;
+	if (wanted <= 0)
+		return;
+	if (pool->count < wanted) {
+		receiver->fill_fails++;
+		wanted = pool->count;
+	}
+	i64 count = room(fill, wanted);
+	if (count <= 0)
+		return;
+	for (i64 n = 0; n < count; n++) {
+		i64 frame = take_frame(pool);
+		if (move(pool, packet_line(memory->table, frame), frame, FREE, FILL))
+			*address(fill, written++) = (u64)frame * memory->frame_bytes;
+	}
+	receiver->filled += written;
+	publish(fill, written);
 }

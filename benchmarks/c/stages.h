@@ -50,12 +50,13 @@ struct delay {
 struct exit {
 	struct fifo fifo;
 	struct egress *egress;
-	i64 egress_count, turn;
+	i64 egress_count;
 };
 
 struct pipe {
 	char *table;
 	struct pool *pool;
+	struct memory *memory;
 	struct exit *exits;
 	i64 exit_count;
 	struct counters *counters;
@@ -73,8 +74,9 @@ struct pipeline {
 
 static inline void discard(struct pipe *pipe, i64 handle, i64 length, i64 cause)
 {
-	count_drop(pipe->counters, cause, length);
-	pipe->counters->in_flight_frames -= give_packet(pipe->pool, pipe->table, handle);
+	struct books *books = &pipe->counters->books;
+	count_drop(books, cause, length);
+	books->in_flight_frames -= give_packet(pipe->memory, handle);
 }
 
 static inline void leave(struct pipe *pipe, i64 time_ns, i64 handle, i64 length)

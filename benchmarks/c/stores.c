@@ -79,11 +79,13 @@ EXPORT i64 drive_wheel(struct drive *drive, i64 bursts)
 EXPORT i64 store_sizes(i64 *sizes)
 {
 	sizes[0] = sizeof(struct packet);
-	sizes[1] = sizeof(struct pool);
-	sizes[2] = sizeof(struct counters);
-	sizes[3] = sizeof(struct random);
-	sizes[4] = sizeof(struct fifo);
-	sizes[5] = sizeof(struct wheel);
-	sizes[6] = sizeof(struct drive);
+	sizes[1] = sizeof(struct memory);
+	sizes[2] = sizeof(struct pool);
+	sizes[3] = sizeof(struct books);
+	sizes[4] = sizeof(struct counters);
+	sizes[5] = sizeof(struct random);
+	sizes[6] = sizeof(struct fifo);
+	sizes[7] = sizeof(struct wheel);
+	sizes[8] = sizeof(struct drive);
 	return 0;
 }

@@ -8,6 +8,8 @@
 typedef int64_t i64;
 typedef uint64_t u64;
 typedef uint32_t u32;
+typedef uint16_t u16;
+typedef uint8_t u8;
 
 #define NIL 0xFFFFFFFFu
 #define INFINITE_NS ((i64)1 << 62)
@@ -18,49 +20,92 @@ typedef uint32_t u32;
 static inline i64 min64(i64 a, i64 b) { return a < b ? a : b; }
 static inline i64 max64(i64 a, i64 b) { return a > b ? a : b; }
 
-/* --- packets, frames, counters (engine/packets.py) ------------------------------------------------------------- */
+/* --- packets, frames, books (xsk/path/lines.py, books.py, pool.py; engine/packets.py) -------------------------- */
+
+/* Types of one byte that are no `char`: a store to one of those could change anything, so all would be read again. */
+enum owner { FREE = 0, FILL = 1, HELD = 3, TX = 4 } __attribute__((packed));
+enum state { LAST = 1, REFUSED = 2, SET = 4 } __attribute__((packed));
 
 struct packet {
 	i64 address, arrived_ns, time_ns;
-	u32 length, span, next, fragment, frames, state, egress;
+	u32 length, span, next, fragment, number, flow, kind;
+	u16 frames, home, transport;
+	u8 network, protocol, copy, egress;
+	enum state state;
+	enum owner owner;
+};
+
+struct books {
+	i64 received, received_bytes, sent, sent_bytes, in_flight, in_flight_bytes, in_flight_frames;
+	i64 *drops;
+};
+
+struct counters {
+	struct books books;
+	i64 duplicated, duplicated_bytes, injected, injected_bytes;
+	i64 peak_frames, clamped, clamped_ns, unstamped, marked, checksums, unfinished, updates, clock_ns;
+};
+
+struct pool;
+
+struct memory {
+	char *base;
+	i64 frames, frame_bytes, frame_shift, unaligned;
+	char *table;
+	struct pool *pools;
+	i64 shared, lock;
 };
 
 struct pool {
 	u32 *frames;
-	i64 count, capacity, owners, violations, violated, base, frame_shift;
-};
-
-struct counters {
-	i64 received, received_bytes, duplicated, duplicated_bytes, injected, injected_bytes, sent, sent_bytes;
-	i64 in_flight, in_flight_bytes, in_flight_frames, peak_frames;
-	i64 clamped, clamped_ns, unstamped, marked, checksums, unfinished, updates, clock_ns;
-	i64 *drops;
+	i64 count, capacity;
+	struct memory *memory;
+	struct books *books;
+	i64 violations, violated, first;
 };
 
 static inline struct packet *packet_line(char *table, i64 handle) { return (struct packet *)(table + (handle << 6)); }
+
+static inline struct pool *pool_of(struct memory *memory, const struct packet *line) { return &memory->pools[line->home]; }
+
+/* The frame goes from one owner to another; false where it was elsewhere: that is counted, and nothing moves. */
+static inline int move(struct pool *pool, struct packet *line, i64 frame, enum owner origin,
+		       enum owner target)
+{
+	if (line->owner != origin) {
+		if (pool->violations++ == 0)
+			pool->violated = frame;
+		return 0;
+	}
+	line->owner = target;
+	return 1;
+}
 
 static inline void give_frame(struct pool *pool, i64 frame) { pool->frames[pool->count++] = (u32)frame; }
 
 static inline i64 take_frame(struct pool *pool) { return pool->frames[--pool->count]; }
 
-static inline i64 give_packet(struct pool *pool, char *table, i64 handle)
+static inline i64 give_packet(struct memory *memory, i64 handle)
 {
 	i64 count = 0;
 	while (handle != NIL) {
-		i64 following = packet_line(table, handle)->fragment;
-		give_frame(pool, handle);
+		struct packet *line = packet_line(memory->table, handle);
+		struct pool *pool = pool_of(memory, line);
+		i64 following = line->fragment;
+		if (move(pool, line, handle, HELD, FREE))
+			give_frame(pool, handle);
 		handle = following;
 		count++;
 	}
 	return count;
 }
 
-static inline void count_drop(struct counters *counters, i64 cause, i64 length)
+static inline void count_drop(struct books *books, i64 cause, i64 length)
 {
-	counters->drops[2 * cause]++;
-	counters->drops[2 * cause + 1] += length;
-	counters->in_flight--;
-	counters->in_flight_bytes -= length;
+	books->drops[2 * cause]++;
+	books->drops[2 * cause + 1] += length;
+	books->in_flight--;
+	books->in_flight_bytes -= length;
 }
 
 /* --- random streams: xoshiro256++ (engine/random.py) ----------------------------------------------------------- */

@@ -19,13 +19,14 @@ from measure import Paired, Result, cpu_ns, paired_result, pinned
 from parts.pipeline import pipeline_addresses
 from twins import check_layout, function, load
 from xskit.engine.clock import monotonic_ns
-from xskit.engine.records import Direction, Egress, Ingress
+from xskit.engine.records import Direction, Egress, Exit
 from xskit.engine.stage import Stage
 from xskit.engine.thread import WorkerThread
 from xskit.stages.bottleneck import Bottleneck
 from xskit.stages.delay import Delay
 from xskit.stages.loss import Loss
 from xskit.units import QueueLimit
+from xskit.xsk.path.receive import Receiver
 from xskit.xsk.path.rings import Ring
 
 BURST = 1024
@@ -39,7 +40,7 @@ PASS_LIMIT, HOLD_LIMIT = 1.05, 1.15
 def twin_library() -> ctypes.CDLL:
     """The C bridges, checked against the engine's records."""
     library = load("bridge")
-    check_layout(library, "bridge_sizes", (Ring, Ingress, Egress, Direction))
+    check_layout(library, "bridge_sizes", (Ring, Receiver, Egress, Exit, Direction))
     return library
 
 

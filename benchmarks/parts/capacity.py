@@ -39,7 +39,9 @@ def memory_in_use() -> int:
 def measure(cpu: int, memory_bytes: int, packets: int, owd_s: int) -> list[Result]:
     """Register, fill, drain."""
     settings = link_settings({"forward": {"owd": f"{owd_s}s"}})
-    engine = EngineSettings(memory=memory_bytes, frame_size=2048, ring_size=RING, cpus=(cpu,))
+    engine = EngineSettings.model_validate(
+        {"memory": f"{memory_bytes}B", "frame_size": 2048, "ring_size": RING, "cpus": (cpu,)}
+    )
     with Bed() as bed:
         ports = (PortSpec(INGRESS, bed.namespace, owned=True), PortSpec(EGRESS, bed.namespace, owned=True))
         emulator = Emulator([LinkSpec("bench", ports, settings)], engine)

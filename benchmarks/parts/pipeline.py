@@ -11,15 +11,14 @@ import ctypes
 from typing import Any
 
 import numpy as np
-from xskit.engine.frames import FrameStack, PacketTable
 
 from measure import Paired, Result, cpu_ns, interleave, median_interval, paired_result, pinned
 from twins import check_layout, function, load
 from xskit.engine.fifo import drop_head, fifo_at, first_time, head_packet
-from xskit.engine.packets import counters_at, give_packet, packet_line, pool_at, take_frame
+from xskit.engine.packets import counters_at
 from xskit.engine.pipe import Pipe, pipe_at
 from xskit.engine.pipeline import Pipeline
-from xskit.engine.records import ARRIVAL_BYTES, Arrival, arrival_at
+from xskit.engine.records import Exit
 from xskit.engine.stage import Capacity, Stage
 from xskit.jit import call_pointer, compiled, inlined
 from xskit.memory import I64, Record, Region, record_at, record_view, size_of
@@ -29,6 +28,10 @@ from xskit.stages.delay import Delay
 from xskit.stages.loss import Loss
 from xskit.stages.queues import droptail
 from xskit.units import QueueLimit
+from xskit.xsk.path.lines import NIL, packet_line
+from xskit.xsk.path.pool import FREE, HELD, give_packet, memory_at, move, pool_at, take_frame
+from xskit.xsk.path.receive import ARRIVAL_BYTES, Arrival, arrival_at
+from xskit.xsk.path.table import FramePool, PacketTable
 
 BURST = 64
 STEP_NS = 100
@@ -60,10 +63,11 @@ def feed(pipe: Pipe, batch: int, begin_ns: int, step_ns: int) -> None:
         time_ns = begin_ns + (number >> 3) * 8 * step_ns
         handle = take_frame(pool)
         packet = packet_line(pipe.table, handle)
+        move(pool, packet, handle, FREE, HELD)
         packet.arrived_ns = time_ns
         packet.length = 1000
         packet.frames = 1
-        packet.fragment = 0xFFFF_FFFF
+        packet.fragment = NIL
         counters.received += 1
         counters.received_bytes += 1000
         counters.in_flight += 1
@@ -80,7 +84,7 @@ def drain(drive: Drive, pipe: Pipe) -> None:
     """Take out what has left, as sent."""
     leaving = fifo_at(pipe.exits)
     counters = counters_at(pipe.counters)
-    pool = pool_at(pipe.pool)
+    memory = memory_at(pipe.memory)
     while leaving.head != leaving.tail:
         time_ns = first_time(leaving)
         packet = head_packet(leaving)
@@ -93,7 +97,7 @@ def drain(drive: Drive, pipe: Pipe) -> None:
         counters.in_flight_bytes -= length
         spent_ns = time_ns - packet_line(pipe.table, handle).arrived_ns
         drive.checksum += counters.sent * (spent_ns + handle)
-        counters.in_flight_frames -= give_packet(pool, pipe.table, handle)
+        counters.in_flight_frames -= give_packet(memory, handle)
 
 
 @compiled("int64(int64, int64)")
@@ -125,11 +129,10 @@ class Bench:
     def __init__(self, in_flight: int) -> None:
         frames = in_flight + 16 * BURST
         self.table = PacketTable(frames)
-        self.frames = FrameStack(self.table, 0, frames)
+        self.frames = FramePool(self.table, 0, frames)
         self.pipeline = Pipeline(
             stages(in_flight),
-            table=self.table.address,
-            pool=self.frames.address,
+            pool=self.frames,
             capacity=Capacity(frames, 2 * in_flight * STEP_NS),
             seed=1,
             name="benchmark",
@@ -152,7 +155,7 @@ class Bench:
         block = self.pipeline.reading()._array(0, self.pipeline.reading_bytes // 8)
         # Records hold addresses of their own memory too: these differ, and say nothing.
         low, high = self.pipeline.block, self.pipeline.block + self.pipeline._arena.size
-        foreign = {self.table.address, self.frames.address}
+        foreign = {self.table.address, self.table.memory, self.frames.address}
         return [n for n in block.tolist() if not low <= n < high and n not in foreign] + [self.view.checksum]
 
     def close(self) -> None:
@@ -183,7 +186,7 @@ def twin_library() -> ctypes.CDLL:
     """The C pipeline, checked against the stages' records."""
     library = load("pipeline")
     records = (loss.Parameters, loss.State, droptail.Parameters, droptail.State, delay.Parameters, delay.State)
-    check_layout(library, "pipeline_sizes", (*records, Pipe, Arrival, Drive))
+    check_layout(library, "pipeline_sizes", (*records, Pipe, Exit, Arrival, Drive))
     return library
 
 

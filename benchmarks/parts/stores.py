@@ -9,18 +9,20 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 
-from xskit.engine.frames import FrameStack, PacketTable
-
 from measure import Paired, Result, cpu_ns, interleave, paired_result, pinned
 from twins import check_layout, function, load
 from xskit.engine import fifo, wheel
 from xskit.engine.fifo import Fifo, drop_head, fifo_at, first_time, head_packet, head_time
-from xskit.engine.packets import Counters, DirectionPool, PacketLine, give_frame, packet_line, pool_at, take_frame
+from xskit.engine.packets import Counters
 from xskit.engine.random import Random, random_at, seed_stream, uniform
 from xskit.engine.sizes import ENTRY_BYTES, capacity_for
 from xskit.engine.wheel import Wheel, wheel_at
 from xskit.jit import compiled, i64, inlined
 from xskit.memory import I64, Arena, Record, record_at, record_view, size_of
+from xskit.xsk.path.books import Books
+from xskit.xsk.path.lines import PacketLine, packet_line
+from xskit.xsk.path.pool import PacketMemory, Pool, give_frame, pool_at, take_frame
+from xskit.xsk.path.table import FramePool, PacketTable
 
 BURST = 64
 LENGTH = 1000
@@ -47,7 +49,7 @@ drive_at = record_at(Drive)
 
 
 @inlined
-def enter(pool: DirectionPool, table: int, time_ns: int) -> int:
+def enter(pool: Pool, table: int, time_ns: int) -> int:
     """A packet comes in."""
     handle = take_frame(pool)
     packet = packet_line(table, handle)
@@ -57,7 +59,7 @@ def enter(pool: DirectionPool, table: int, time_ns: int) -> int:
 
 
 @inlined
-def leave(drive: Drive, pool: DirectionPool, table: int, handle: int, time_ns: int) -> None:
+def leave(drive: Drive, pool: Pool, table: int, handle: int, time_ns: int) -> None:
     """A packet goes out."""
     drive.departed += 1
     spent_ns = time_ns - packet_line(table, handle).arrived_ns
@@ -115,7 +117,7 @@ class Bench:
     def __init__(self, kind: str, in_flight: int) -> None:
         frames = in_flight + in_flight // 4 + 4 * BURST
         self.table = PacketTable(frames)
-        self.frames = FrameStack(self.table, 0, frames)
+        self.frames = FramePool(self.table, 0, frames)
         owd_ns = in_flight * STEP_NS
         buckets, shift = wheel.ticks_for(2 * owd_ns)
         entries = capacity_for(frames)
@@ -175,7 +177,7 @@ def measure_store(kind: str, in_flight: int, rounds: int) -> Paired:
 def twin_library() -> ctypes.CDLL:
     """The C stores, checked against the engine's records."""
     library = load("stores")
-    check_layout(library, "store_sizes", (PacketLine, DirectionPool, Counters, Random, Fifo, Wheel, Drive))
+    check_layout(library, "store_sizes", (PacketLine, PacketMemory, Pool, Books, Counters, Random, Fifo, Wheel, Drive))
     return library
 
 
