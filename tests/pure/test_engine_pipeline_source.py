@@ -28,7 +28,7 @@ from xskit.stages.queues import droptail
 
 PACKAGE = Path(xskit.__file__).parent
 COMPILED = {path for pattern in jit.COMPILED for path in PACKAGE.glob(pattern)}
-NO_CODE = {"xskit", "xskit.closing", "xskit.errors", "xskit.netconf.signals", "xskit.units"}
+NO_CODE = {"xskit", "xskit.closing", "xskit.errors", "xskit.netconf.signals", "xskit.units", "xskit.xsk.pages"}
 """Modules that compiled ones may use without being compiled: no constant of theirs goes into machine code."""
 
 

@@ -40,6 +40,7 @@ def transmit(direction: Direction, leaving: Exit, scratch: int) -> int:
     tx = ring_at(egress.tx)
     first = leaving.head
     descriptors = i64(0)
+    packets = i64(0)
     taken = 0
     free = room(tx, BATCH * direction.max_frames)
     while taken < waiting:
@@ -51,12 +52,14 @@ def transmit(direction: Direction, leaving: Exit, scratch: int) -> int:
             if taken == 0:
                 return transmit_tagged(direction, leaving, egress, handle, scratch)
             break
-        descriptors = write_packet(egress, tx, descriptors, handle)
+        written = write_packet(egress, tx, descriptors, handle)
+        packets += written > descriptors
+        descriptors = written
         drop_head(leaving)
         taken += 1
     if taken == 0:
         return 0
-    submit(egress, tx, descriptors, taken)
+    submit(egress, tx, descriptors, packets)
     kick(egress)
     record_times(direction, leaving, first, taken, read_clock(scratch))
     return taken

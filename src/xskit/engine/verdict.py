@@ -23,7 +23,7 @@ from xskit.engine.packets import DropCause, counters_at
 from xskit.engine.pipe import pipe_at
 from xskit.jit import as_i64, as_u8, as_u16, i64, inlined
 from xskit.xsk.path.books import count_drop
-from xskit.xsk.path.lines import NIL, packet_line
+from xskit.xsk.path.lines import NIL, forget_packet, packet_line
 from xskit.xsk.path.pool import FREE, HELD, PacketMemory, give_packet, memory_at, move, pool_at, take_frame
 
 
@@ -114,15 +114,18 @@ def _copy_line(memory: PacketMemory, origin: int, copy: int) -> None:
     """Line and bytes of one frame; without packet memory (virtual time) the line alone."""
     line = packet_line(memory.table, origin)
     target = packet_line(memory.table, copy)
+    forget_packet(target)
     target.arrived_ns = line.arrived_ns
     target.length = line.length
     target.span = line.span
     target.frames = line.frames
+    target.flow = line.flow
+    target.kind = line.kind
+    target.transport = line.transport
+    target.network = line.network
+    target.protocol = line.protocol
     target.egress = line.egress
-    target.number = i64(target.number) + 1
     target.copy = i64(line.copy) + 1
-    target.state = 0
-    target.fragment = NIL
     if memory.base == 0:
         target.address = line.address
         return

@@ -16,10 +16,10 @@ from xskit.engine.packets import DropCause, counters_at
 from xskit.engine.pipe import pipe_at
 from xskit.engine.pipeline import Pipeline
 from xskit.engine.stage import Capacity, Stage
-from xskit.jit import as_i64, call_pointer, compiled, i64, inlined
+from xskit.jit import as_i64, call_pointer, compiled, inlined
 from xskit.memory import Region
 from xskit.xsk.path.books import count_drop
-from xskit.xsk.path.lines import packet_line
+from xskit.xsk.path.lines import forget_packet, packet_line
 from xskit.xsk.path.pool import FREE, HELD, give_packet, memory_at, move, pool_at, take_frame
 from xskit.xsk.path.receive import ARRIVAL_BYTES, arrival_at
 from xskit.xsk.path.table import FramePool, PacketTable
@@ -119,14 +119,12 @@ def feed(run: int, block: int, batch: int, count: int, until_ns: int) -> int:
         handle = take_frame(pool)
         packet = packet_line(pipe.table, handle)
         move(pool, packet, handle, FREE, HELD)
-        packet.number = i64(packet.number) + 1
+        forget_packet(packet)
         packet.address = arrival.handle
         packet.arrived_ns = arrival.time_ns
         packet.length = arrival.length
         packet.span = arrival.length
         packet.frames = 1
-        packet.egress = 0
-        packet.fragment = 0xFFFF_FFFF
         counters.in_flight_frames += 1
         entry = arrival_at(batch + admitted * ARRIVAL_BYTES)
         entry.time_ns = arrival.time_ns

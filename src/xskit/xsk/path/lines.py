@@ -9,7 +9,7 @@ One line is one cache line, so that touching a packet costs one miss at most.
 
 from __future__ import annotations
 
-from xskit.jit import inlined
+from xskit.jit import i64, inlined
 from xskit.memory import I64, U8, U16, U32, Record, record_at
 from xskit.xsk.path.sizes import LINE_SHIFT
 
@@ -61,3 +61,15 @@ packet_at = record_at(PacketLine)
 def packet_line(table: int, handle: int) -> PacketLine:
     """The packet table's line of a handle."""
     return packet_at(table + (handle << LINE_SHIFT))
+
+
+@inlined
+def forget_packet(line: PacketLine) -> None:
+    """A frame's line begins to describe another packet, of which nothing is known."""
+    line.fragment = NIL
+    line.number = i64(line.number) + 1
+    line.transport = 0
+    line.network = 0
+    line.copy = 0
+    line.egress = 0
+    line.state = 0

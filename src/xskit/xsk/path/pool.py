@@ -139,15 +139,16 @@ def take_frame(pool: Pool) -> int:
 
 @inlined
 def give_packet(memory: PacketMemory, handle: int) -> int:
-    """All frames of a held packet come home; returns how many they were."""
+    """All frames of a held packet come home; returns how many they were. It ends at a frame that is not held, which may
+    be another packet's by now."""
     table = memory.table
     count = i64(0)
     while handle != NIL:
         line = packet_line(table, handle)
-        following = i64(line.fragment)
         pool = pool_of(memory, line)
-        if move(pool, line, handle, HELD, FREE):
-            give_frame(pool, handle)
-        handle = following
+        if not move(pool, line, handle, HELD, FREE):
+            break
+        give_frame(pool, handle)
+        handle = i64(line.fragment)
         count += 1
     return count

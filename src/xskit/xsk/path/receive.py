@@ -5,12 +5,14 @@ from __future__ import annotations
 from xskit.jit import as_i64, i64, inlined
 from xskit.memory import I64, Record, record_at, size_of
 from xskit.xsk.path.calls import kick_receive
-from xskit.xsk.path.lines import NIL, packet_line
+from xskit.xsk.path.lines import NIL, forget_packet, packet_line
 from xskit.xsk.path.pool import (
     FILL,
     FREE,
     HELD,
+    PacketMemory,
     frame_of,
+    give_packet,
     memory_at,
     move,
     offset_of_address,
@@ -55,7 +57,8 @@ class Receiver(Record):
     number: I64  # of the socket: stands in `next` of the frames' lines while they are in FILL
     head: I64  # a packet of several frames that is not complete yet: handle, or NIL
     tail: I64
-    strays: I64  # descriptors that named no frame of FILL; they are skipped
+    broken: I64  # 1: the rest of a packet is still to come of which a piece was a stray
+    strays: I64  # descriptors skipped: of no frame of FILL, of more than it holds, or the rest of such a packet
     kicks: I64
     fill_fails: I64  # times that FILL could not be filled up: the pool was empty
 
@@ -78,33 +81,42 @@ def receive(receiver: Receiver, batch: int, count: int, most: int) -> int:
     """
     rx = ring_at(receiver.rx)
     ready = available(rx, most - count)
-    if ready == 0:
+    if ready <= 0:
         return count
     memory = memory_at(receiver.memory)
     table, base, frame_bytes = memory.table, memory.base, memory.frame_bytes
+    strays = receiver.strays
     for number in range(ready):
         address = descriptor_address(rx, number)
         tail = descriptor_tail(rx, number)
         span = tail & 0xFFFF_FFFF
+        continues = (tail >> 32) & 1
         frame = frame_of(memory, address)
-        offset = offset_of_address(memory, address)
-        place = offset - frame * frame_bytes
-        if frame < 0 or place + span > frame_bytes:
-            receiver.strays += 1
+        if frame < 0:
+            break_packet(receiver, memory, continues)
             continue
         line = packet_line(table, frame)
         if not move(pool_of(memory, line), line, frame, FILL, HELD):
-            receiver.strays += 1
+            break_packet(receiver, memory, continues)
+            continue
+        offset = offset_of_address(memory, address)
+        place = offset - frame * frame_bytes
+        forget_packet(line)
+        if receiver.broken or place + span > frame_bytes:
+            give_packet(memory, frame)
+            receiver.filled -= 1
+            break_packet(receiver, memory, continues)
             continue
         line.address = base + offset
         line.span = span
-        line.fragment = NIL
-        line.state = 0
-        line.number = i64(line.number) + 1
-        continues = (tail >> 32) & 1
         if receiver.head == NIL:
             line.length = span
             line.frames = 1
+            line.arrived_ns = 0
+            if receiver.stamped and place >= STAMP_BYTES:
+                stamp = as_i64(line.address - STAMP_BYTES)
+                line.arrived_ns = stamp[0]
+                stamp[0] = 0  # the frame's next packet may have none
             if continues:
                 receiver.head = frame
                 receiver.tail = frame
@@ -121,19 +133,24 @@ def receive(receiver: Receiver, batch: int, count: int, most: int) -> int:
             if continues:
                 continue
             receiver.head = NIL
-        whole.egress = 0
         arrival = arrival_at(batch + count * ARRIVAL_BYTES)
         arrival.handle = head
         arrival.length = i64(whole.length)
-        arrival.time_ns = 0
-        if receiver.stamped and i64(whole.address) - base >= STAMP_BYTES:
-            stamp = as_i64(whole.address - STAMP_BYTES)
-            arrival.time_ns = stamp[0]
-            stamp[0] = 0  # the frame's next packet may have none
+        arrival.time_ns = whole.arrived_ns
         count += 1
-    receiver.filled -= ready
+    receiver.filled -= ready - (receiver.strays - strays)
     release(rx, ready)
     return count
+
+
+@inlined
+def break_packet(receiver: Receiver, memory: PacketMemory, continues: int) -> None:
+    """A descriptor is a stray: the frames that came of its packet go home, and so will those that are still to come."""
+    receiver.strays += 1
+    if receiver.head != NIL:
+        give_packet(memory, receiver.head)
+        receiver.head = NIL
+    receiver.broken = continues
 
 
 @inlined

@@ -10,7 +10,19 @@ from xskit.memory import I64, Record, record_at, size_of
 from xskit.xsk.path.books import TX_REFUSED, books_at, count_drop
 from xskit.xsk.path.calls import EAGAIN, EBUSY, ENETDOWN, ENOBUFS, ENODEV, ENXIO, kick_transmit
 from xskit.xsk.path.lines import LAST, NIL, REFUSED, SET, packet_line
-from xskit.xsk.path.pool import FREE, HELD, TX, frame_of, give_frame, lock, memory_at, move, pool_of, unlock
+from xskit.xsk.path.pool import (
+    FREE,
+    HELD,
+    TX,
+    PacketMemory,
+    frame_of,
+    give_frame,
+    lock,
+    memory_at,
+    move,
+    pool_of,
+    unlock,
+)
 from xskit.xsk.path.rings import (
     INDEX_MASK,
     LEAST_TAKEN,
@@ -64,12 +76,16 @@ TRANSMITTER_BYTES = size_of(Transmitter)
 @inlined
 def write_packet(transmitter: Transmitter, tx: Ring, descriptors: int, handle: int) -> int:
     """Write a packet's descriptors behind the `descriptors` already written, where there is room for them; returns the
-    new number. `submit` hands them over."""
+    new number, or the same one where a frame of it is not held: then it stays where it is. `submit` hands them over."""
     memory = memory_at(transmitter.memory)
     table, base = memory.table, memory.base
+    before = descriptors
     frame = handle
     while frame != NIL:
         part = packet_line(table, frame)
+        if not move(pool_of(memory, part), part, frame, HELD, TX):
+            take_back(memory, handle, frame)
+            return before
         following = i64(part.fragment)
         if i64(part.state) & SET == 0:
             part.next = transmitter.number
@@ -79,10 +95,18 @@ def write_packet(transmitter: Transmitter, tx: Ring, descriptors: int, handle: i
         else:
             part.state = i64(part.state) & SET
         write_descriptor(tx, descriptors, part.address - base, i64(part.span), 0 if following == NIL else 1)
-        move(pool_of(memory, part), part, frame, HELD, TX)
         descriptors += 1
         frame = following
     return descriptors
+
+
+@inlined
+def take_back(memory: PacketMemory, handle: int, end: int) -> None:
+    """The frames of a packet before frame `end`, which no descriptor shows to the kernel yet, are held again."""
+    while handle != end:
+        line = packet_line(memory.table, handle)
+        move(pool_of(memory, line), line, handle, TX, HELD)
+        handle = i64(line.fragment)
 
 
 @inlined
@@ -165,11 +189,14 @@ def reap(transmitter: Transmitter) -> int:
 
     Returns how many frames came.
     """
-    memory = memory_at(transmitter.memory)
-    table = memory.table
-    lock(memory, transmitter.memory)
     completion = ring_at(transmitter.completion)
     done = available(completion, transmitter.outstanding)
+    if done == 0:
+        return 0
+    memory = memory_at(transmitter.memory)
+    table = memory.table
+    strays = transmitter.strays
+    lock(memory, transmitter.memory)
     for number in range(done):
         frame = frame_of(memory, read_address(completion, number))
         if frame < 0:
@@ -202,5 +229,6 @@ def reap(transmitter: Transmitter) -> int:
             give_frame(pool, frame)
     release(completion, done)
     unlock(memory, transmitter.memory)
-    transmitter.outstanding -= done
-    return done
+    frames = done - (transmitter.strays - strays)
+    transmitter.outstanding -= frames
+    return frames
