@@ -158,6 +158,7 @@ static i64 receive(struct direction *line, i64 floor)
 		packet->span = in->length;
 		packet->fragment = NIL;
 		packet->state = 0;
+		packet->number++;
 		if (receiver->head == NIL) {
 			packet->length = in->length;
 			packet->frames = 1;
@@ -177,7 +178,6 @@ static i64 receive(struct direction *line, i64 floor)
 			receiver->head = NIL;
 		}
 		packet = packet_line(memory->table, head);
-		packet->number++;
 		packet->egress = 0;
 		i64 length = packet->length, frames = packet->frames, cause = 0;
 		books->received++;
@@ -314,6 +314,8 @@ static void transmit(struct direction *line)
 			out->address = part->address - (i64)memory->base;
 			out->length = part->span;
 			out->options = part->fragment != NIL;
+			if (!(part->state & SET))
+				part->next = (u32)queue->number;
 			part->state = (part->state & SET) | (part->fragment == NIL ? LAST : 0);
 			move(pool_of(memory, part), part, frame, HELD, TX);
 			if (part->fragment == NIL)

@@ -23,13 +23,13 @@ struct receiver {
 	struct memory *memory;
 	struct pool *pool;
 	struct ring *rx, *fill;
-	i64 fd, stamped, obeys, busy_poll, target, filled, head, tail, strays, kicks, fill_fails;
+	i64 fd, stamped, obeys, busy_poll, target, filled, number, head, tail, strays, kicks, fill_fails;
 };
 
 struct transmitter {
 	struct memory *memory;
 	struct ring *tx, *completion;
-	i64 fd, zero_copy, always, told_late, refusals, outstanding, outstanding_packets, refused, down, failure;
+	i64 fd, number, zero_copy, always, told_late, refusals, outstanding, outstanding_packets, refused, down, failure;
 	i64 progress_ns, retry_ns, kicks, strays;
 };
 
@@ -156,8 +156,11 @@ static inline void refill(struct receiver *receiver)
 		return;
 	for (i64 n = 0; n < count; n++) {
 		i64 frame = take_frame(pool);
-		if (move(pool, packet_line(memory->table, frame), frame, FREE, FILL))
+		struct packet *line = packet_line(memory->table, frame);
+		if (move(pool, line, frame, FREE, FILL)) {
+			line->next = (u32)receiver->number;
 			*address(fill, written++) = (u64)frame * memory->frame_bytes;
+		}
 	}
 	receiver->filled += written;
 	publish(fill, written);
