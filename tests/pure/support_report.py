@@ -70,6 +70,6 @@ def report(**changes):
         memory={"frames": 4096},
         duration_ns=1_000_000_000,
     )
-    judged = {"imbalances": 0, "violations": 0, "broken": [], "remedy": MEMORY_REMEDY} | changes
+    judged = {"imbalances": 0, "broken": [], "remedy": MEMORY_REMEDY} | changes
     judge(made, **judged)
     return made

@@ -26,7 +26,7 @@ def test_a_valid_run():
 def late(settings, late_ns):
     made = report()
     made.links[0].directions[0] = direction("forward", settings, late_ns=[late_ns] * 100)
-    judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
+    judge(made, imbalances=0, broken=[], remedy=MEMORY_REMEDY)
     return made.invalid_because
 
 
@@ -62,7 +62,7 @@ def test_late_by_more_than_a_part_of_the_owd():
 def test_losses_that_nobody_asked_for_are_named(cause, became):
     made = report()
     made.links[0].directions[1].packets["dropped"][cause] = 12
-    judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
+    judge(made, imbalances=0, broken=[], remedy=MEMORY_REMEDY)
     assert made.invalid_because == [f"wan reverse: 12 packets {became}"]
     assert not made.valid
 
@@ -70,7 +70,7 @@ def test_losses_that_nobody_asked_for_are_named(cause, became):
 def test_packets_that_left_unfinished_invalidate():
     made = report()
     made.links[0].directions[0].checksums["unfinished_checksum"] = 4
-    judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
+    judge(made, imbalances=0, broken=[], remedy=MEMORY_REMEDY)
     assert made.invalid_because == [
         "wan forward: 4 packets left with an unfinished checksum: the sender leaves it to its device, and xskit cannot "
         "finish it (unfinished_checksum); on the sender: ethtool -K INTERFACE tx off"
@@ -80,7 +80,7 @@ def test_packets_that_left_unfinished_invalidate():
 def test_what_a_driver_refused_invalidates():
     made = report()
     made.ports[0].egress_refused = 2
-    judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
+    judge(made, imbalances=0, broken=[], remedy=MEMORY_REMEDY)
     assert made.invalid_because == [
         "port xk1a: its driver or its far end dropped 2 packets that are counted as sent (egress_refused)"
     ]
@@ -91,7 +91,7 @@ def test_what_is_not_known_of_sent_packets_is_a_warning():
     before = list(made.warnings)
     made.ports[0].egress_refused = None
     made.ports[1].egress_uncounted = 7
-    judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
+    judge(made, imbalances=0, broken=[], remedy=MEMORY_REMEDY)
     assert made.valid
     assert [sentence for sentence in made.warnings if sentence not in before] == [
         "port xk1a: the interface does not count what AF_XDP sends, so it is unknown how many packets its "
@@ -104,7 +104,7 @@ def test_what_is_not_known_of_sent_packets_is_a_warning():
 def test_losses_that_were_asked_for_do_not_invalidate():
     made = report()
     made.links[0].directions[1].packets["dropped"] = {"loss": 5, "queue_full": 3}
-    judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
+    judge(made, imbalances=0, broken=[], remedy=MEMORY_REMEDY)
     assert made.valid
 
 
@@ -112,7 +112,7 @@ def test_losses_that_were_asked_for_do_not_invalidate():
 def test_losses_in_the_kernel_are_named(counter):
     made = report()
     made.ports[1].kernel[counter] = 3
-    judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
+    judge(made, imbalances=0, broken=[], remedy=MEMORY_REMEDY)
     assert made.invalid_because == [f"port xk1b: the kernel dropped 3 packets before xskit saw them ({counter})"]
 
 
@@ -120,17 +120,35 @@ def test_losses_in_the_kernel_are_named(counter):
 def test_kernel_counters_that_lose_nothing_by_themselves_do_not_invalidate(counter):
     made = report()
     made.ports[1].kernel[counter] = 3
-    judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
+    judge(made, imbalances=0, broken=[], remedy=MEMORY_REMEDY)
     assert made.valid
 
 
 def test_what_else_invalidates_a_run():
-    made = report(imbalances=4, violations=2, broken=["port xk1a was deleted while the link was running"])
+    made = report(imbalances=4, broken=["port xk1a was deleted while the link was running"])
     assert made.invalid_because == [
         "port xk1a was deleted while the link was running",
         "the packet counts did not balance 4 times",
-        "2 frames were not where they should have been",
     ]
+
+
+@pytest.mark.parametrize(
+    ("counter", "sentence"),
+    [
+        ("misplaced", "2 frames were not where they should have been (misplaced)"),
+        (
+            "stray_received",
+            "2 entries in RX named no frame that the kernel had from FILL, or more bytes than it holds "
+            "(stray_received)",
+        ),
+        ("stray_completed", "2 entries in COMPLETION named no frame that the kernel had from TX (stray_completed)"),
+    ],
+)
+def test_frames_that_went_astray_invalidate(counter, sentence):
+    made = report()
+    made.links[0].directions[1].frames[counter] = 2
+    judge(made, imbalances=0, broken=[], remedy=MEMORY_REMEDY)
+    assert made.invalid_because == [f"wan reverse: {sentence}"]
 
 
 def lateness(packets, late, limit_ns=1_000_000, received=None, clamped_late=0, unstamped=0):
@@ -155,7 +173,7 @@ def lateness(packets, late, limit_ns=1_000_000, received=None, clamped_late=0, u
 
 def judged(way, **changes):
     made = Report(links=[LinkReport("wan", [way])], ports=[], workers=[], memory={}, duration_ns=1)
-    judge(made, **{"imbalances": 0, "violations": 0, "broken": [], "remedy": MEMORY_REMEDY} | changes)
+    judge(made, **{"imbalances": 0, "broken": [], "remedy": MEMORY_REMEDY} | changes)
     return made
 
 
@@ -170,7 +188,7 @@ def test_one_late_packet_of_twelve_does_not_make_a_run_invalid():
 def test_of_few_packets_that_were_all_on_time_it_is_only_noted():
     made = report()
     made.links[0].directions[0] = direction("forward", DirectionSettings(), late_ns=[3_000] * 12)
-    judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
+    judge(made, imbalances=0, broken=[], remedy=MEMORY_REMEDY)
     assert (made.valid, made.warnings) == (True, [])
     assert made.links[0].directions[0].lateness_ns["judgement"] == "too few packets"
     remark = (
@@ -182,7 +200,7 @@ def test_of_few_packets_that_were_all_on_time_it_is_only_noted():
 def test_enough_packets_on_time_are_not_remarked():
     made = report()
     made.links[0].directions[0] = direction("forward", DirectionSettings(), late_ns=[3_000] * 459)
-    judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
+    judge(made, imbalances=0, broken=[], remedy=MEMORY_REMEDY)
     assert made.links[0].directions[0].lateness_ns["judgement"] == "on time"
     assert "too few" not in report_text(made)
 
@@ -238,7 +256,7 @@ def test_packets_without_an_arrival_stamp_are_remarked():
 def test_what_the_kernel_could_not_use_makes_a_run_invalid(counter, became):
     made = report()
     made.ports[0].kernel[counter] = 2
-    judge(made, imbalances=0, violations=0, broken=[], remedy=MEMORY_REMEDY)
+    judge(made, imbalances=0, broken=[], remedy=MEMORY_REMEDY)
     assert made.invalid_because == [f"port xk1a: {became} ({counter})"]
 
 

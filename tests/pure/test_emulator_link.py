@@ -10,6 +10,7 @@ from tests.pure.support_report import since_start
 from xskit.emulator.link import LinkDirection
 from xskit.emulator.settings import DirectionSettings, EngineSettings, LinkSettings, read
 from xskit.emulator.sizing import PortFacts, plan_links
+from xskit.engine.live import Faults
 from xskit.engine.virtual import VirtualPipeline
 from xskit.errors import UsageError
 
@@ -34,7 +35,7 @@ def direction():
     settings = read(DirectionSettings, {"owd": "20ms", "rate": "10Mbit"})
     plan = plan_links([(LinkSettings(forward=settings, reverse=settings), *[PortFacts(1500, 1)] * 2)], EngineSettings())
     with VirtualPipeline(settings.stages(), packets=64) as virtual:
-        live = SimpleNamespace(name="wan forward", pipeline=virtual.pipeline)
+        live = SimpleNamespace(name="wan forward", pipeline=virtual.pipeline, faults=lambda: Faults(3, 2, 1))
         made = LinkDirection(
             "forward",
             settings,
@@ -67,6 +68,11 @@ def test_what_is_asked_is_what_is_in_force(direction):
     for owd in ("40ms", "50ms"):
         direction.update(owd=owd, at_ns=60)
     assert reported(direction, 3) == (50_000_000, None)
+
+
+def test_frames_that_went_astray_are_reported(direction):
+    made = direction.report(direction.live.pipeline.reading(), since_start(direction.settings), started_ns=0)
+    assert made.frames == {"misplaced": 3, "stray_received": 2, "stray_completed": 1}
 
 
 def test_what_is_no_longer_needed_is_forgotten(direction):

@@ -23,9 +23,10 @@ def test_the_shape_of_the_json():
     for one in link["directions"]:
         assert list(one) == [
             "name", "asked", "achieved", "stages", "packets", "bytes", "lateness_ns", "since_update_ns",
-            "update_waiting", "checksums",
+            "update_waiting", "checksums", "frames",
         ]  # fmt: skip
         assert one["checksums"] == {"finished_checksum": 0, "unfinished_checksum": 0}
+        assert one["frames"] == {"misplaced": 0, "stray_received": 0, "stray_completed": 0}
         assert set(one["achieved"]) >= {"owd_ns", "rate_bps", "loss"}
         assert set(one["achieved"]["owd_ns"]) == {"p50", "p99"}
         assert {"p50", "p99", "p999", "max"} <= set(one["lateness_ns"])

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.pure.reference import Settings
-from tests.pure.support_kernel import FRAME_CAPACITY, PlainEngine, engine, stages
+from tests.pure.support_kernel import FRAME_CAPACITY, HEADROOM_BYTES, PlainEngine, engine, stages
 from tests.pure.support_pipeline import MS
 from xskit.engine.clock import monotonic_ns
-from xskit.engine.live import EgressLimits
+from xskit.engine.live import NO_FAULTS, EgressLimits, Faults
 from xskit.engine.packets import DropCause
 from xskit.stages.loss import Loss
 
@@ -262,15 +262,21 @@ def test_a_first_frame_that_is_full_again_before_the_last_one_is_completed() -> 
         assert (made.counters.sent, made.counters.sent_bytes) == (1, 5000)
 
 
-def test_a_frame_that_comes_twice_is_a_violation() -> None:
+def test_frames_that_go_astray_are_told_by_where_they_did() -> None:
     with engine() as made:
-        queue = made.ingress[0]
-        queue.receive(packet(1))
-        queue.rx.put(256, 100)
+        assert made.direction.faults() == NO_FAULTS
+        made.ingress[0].receive(packet(1))
+        made.ingress[0].rx.put(HEADROOM_BYTES, 100)  # the frame of the packet before
+        made.ingress[0].rx.put(-1, 100)
+        made.egress[0].completion.put(1 << 40)
+        made.worker.run_rounds(3)
+        assert made.direction.faults() == Faults(misplaced=1, stray_received=2, stray_completed=1)
+        assert made.direction.pool.view.violated == 0
+        assert made.egress[0].send() == [packet(1)]
+        made.egress[0].complete()
         made.worker.run_rounds(1)
-        pool = made.direction.pool.view
-        assert pool.violations > 0
-        assert pool.violated == 0
+        assert made.counters.sent == 1
+        assert made.direction.egress().outstanding == made.direction.egress().outstanding_packets == 0
 
 
 # --- queues -----------------------------------------------------------------------------------------------------

@@ -348,7 +348,6 @@ class Emulator:
         judge(
             report,
             imbalances=self._monitor.imbalances,
-            violations=sum(live.pool.view.violations for worker in self._workers for live in worker.directions),
             broken=[*([failure] if failure else []), *self._watch_ports.detached, *self._monitor.stuck()],
             whole=all(snapshot.whole for snapshot in snapshots),
             remedy=self._memory_remedy(),

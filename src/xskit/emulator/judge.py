@@ -1,7 +1,8 @@
 """Whether a run counts, and a sentence for each reason why not.
 
 A run is invalid when more packets left late than chance explains, when packets were lost that the settings did not ask
-for, or when the books do not balance. Stalls of the host itself are counted apart, and excuse nothing.
+for, when a frame was not where it should have been, or when the books do not balance. Stalls of the host itself are
+counted apart, and excuse nothing.
 """
 
 from __future__ import annotations
@@ -35,12 +36,18 @@ _KERNEL = {
 }
 """Counters of XDP_STATISTICS that count lost packets or frames."""
 
+_FRAMES = {
+    "misplaced": "{} frames were not where they should have been",
+    "stray_received": "{} entries in RX named no frame that the kernel had from FILL, or more bytes than it holds",
+    "stray_completed": "{} entries in COMPLETION named no frame that the kernel had from TX",
+}
+"""Frames that the engine found elsewhere than it should have: an error in xskit or in a driver."""
+
 
 def judge(
     report: RunRecord,
     *,
     imbalances: int,
-    violations: int,
     broken: Sequence[str],
     remedy: str,
     whole: bool = True,
@@ -50,7 +57,6 @@ def judge(
     Args:
         report: gets `valid`, `invalid_because` and more `warnings`.
         imbalances: how often the packet counts did not balance.
-        violations: frames that were not where they should have been.
         broken: sentences about what ended the run, or should have.
         remedy: what helps when packet memory ran out.
         whole: the numbers of each worker are of one moment.
@@ -63,13 +69,12 @@ def judge(
             reasons += _lost(place, direction, remedy)
             report.warnings += _undecided(place, direction)
             reasons += _unfinished(place, direction)
+            reasons += _astray(place, direction)
     for port in report.ports:
         reasons += _kernel(port)
         report.warnings += _uncounted(port)
     if imbalances:
         reasons.append(f"the packet counts did not balance {imbalances} times")
-    if violations:
-        reasons.append(f"{violations} frames were not where they should have been")
     if not whole:
         report.warnings.append("a worker did not answer in time, so the counts were not all read at the same moment")
     report.invalid_because = reasons
@@ -145,6 +150,12 @@ def _unfinished(place: str, direction: DirectionReport) -> Iterator[str]:
             f"{place}: {unfinished} packets left with an unfinished checksum: the sender leaves it to its device, and "
             "xskit cannot finish it (unfinished_checksum); on the sender: ethtool -K INTERFACE tx off"
         )
+
+
+def _astray(place: str, direction: DirectionReport) -> Iterator[str]:
+    for counter, became in _FRAMES.items():
+        if count := direction.frames.get(counter):
+            yield f"{place}: {became.format(count)} ({counter})"
 
 
 def _uncounted(port: PortReport) -> Iterator[str]:

@@ -214,6 +214,7 @@ class LinkDirection:
             asked.rate.bps,
             started_ns=started_ns,
             waiting=None if waiting is None else (waiting.at_ns, waiting.settings.asked(self._max_length)),
+            faults=self.live.faults(),
         )
 
 

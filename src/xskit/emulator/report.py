@@ -13,6 +13,7 @@ from typing import Any
 from xskit.emulator.report_data import DirectionReport, RunRecord
 from xskit.emulator.significance import punctuality
 from xskit.engine import histogram
+from xskit.engine.live import NO_FAULTS, Faults
 from xskit.engine.packets import DropCause
 from xskit.engine.pipeline import Reading
 from xskit.engine.receive import UNADMITTED
@@ -51,6 +52,7 @@ def direction_report(
     *,
     started_ns: int = 0,
     waiting: tuple[int, dict[str, Any]] | None = None,
+    faults: Faults = NO_FAULTS,
 ) -> DirectionReport:
     """The report of a direction from one snapshot of its numbers.
 
@@ -63,6 +65,7 @@ def direction_report(
         rate_bps: what was measured while there was a queue.
         started_ns: when the run began, on the clock of `since`.
         waiting: when an update will take force, and what it asks for.
+        faults: frames that were not where they should have been.
     """
     counters = reading.counters
     drops = reading.dropped()
@@ -118,6 +121,7 @@ def direction_report(
         since_update_ns=max(since.since_ns - started_ns, 0) if since.updates else None,
         update_waiting=None if waiting is None else {"at_ns": max(waiting[0] - started_ns, 0), "asked": waiting[1]},
         checksums={"finished_checksum": counters.checksums, "unfinished_checksum": counters.unfinished},
+        frames=faults._asdict(),
     )
 
 

@@ -27,6 +27,8 @@ class DirectionReport:
     since_update_ns: int | None = None
     update_waiting: dict[str, Any] | None = None
     checksums: dict[str, int] = field(default_factory=dict)
+    frames: dict[str, int] = field(default_factory=dict)
+    """How often a frame was not where it should have been: misplaced, stray_received, stray_completed."""
 
     def __str__(self) -> str:
         from xskit.emulator.report_text import direction_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from xskit.engine.transmit import MESSAGE_BYTES, TAG_BYTES
 from xskit.memory import Arena, array_at, record_view, size_of
 from xskit.xsk.path.lines import NIL
 from xskit.xsk.path.owner import Owner
-from xskit.xsk.path.pool import PacketMemory
 from xskit.xsk.path.receive import ARRIVAL_BYTES, RECEIVER_BYTES, Receiver
 from xskit.xsk.path.rings import Ring
 from xskit.xsk.path.table import FramePool, PacketTable
@@ -70,6 +69,20 @@ class EgressLimits:
     max_length: int
     max_frames: int = 18
     """Frames of one packet on TX in copy mode: MAX_SKB_FRAGS + 1; one more is an invalid descriptor."""
+
+
+class Faults(NamedTuple):
+    """Frames of a direction that were not where they should have been: always 0, or xskit or a driver has an error."""
+
+    misplaced: int
+    """Moves that did not start where the frame was."""
+    stray_received: int
+    """Entries in RX that could not be taken (xsk/path/receive.py, strays)."""
+    stray_completed: int
+    """Entries in COMPLETION that named no frame in TX."""
+
+
+NO_FAULTS = Faults(0, 0, 0)
 
 
 class LiveDirection:
@@ -171,6 +184,16 @@ class LiveDirection:
         since = [q.progress_ns for q in queues if q.outstanding and q.progress_ns and not q.down]
         return max([0, *(now_ns - progress_ns for progress_ns in since)])
 
+    def faults(self) -> Faults:
+        """What was not where it should have been, until now."""
+        received = sum(self.ingress(number).strays for number in range(self.view.ingress_count))
+        completed = sum(self.egress(number).strays for number in range(self._queues))
+        return Faults(self.pool.view.violations, received, completed)
+
+    def ingress(self, number: int = 0) -> Receiver:
+        """The live record of an ingress queue."""
+        return record_view(Receiver, self.records + self._ingress + number * RECEIVER_BYTES)
+
     def egress(self, number: int = 0) -> Egress:
         """The live record of an egress queue."""
         return record_view(Egress, self.records + self._egress + number * EGRESS_BYTES)
@@ -190,15 +213,15 @@ class LiveDirection:
         places["free"] = self.pool.stack().tolist()
         owners = self.pool.table.owners()[self.frames.first : self.frames.first + self.frames.count]
         places["held"] = (np.flatnonzero(owners == Owner.HELD) + self.frames.first).tolist()
-        shift = record_view(PacketMemory, self.pool.table.memory).frame_shift
+        frame_of = self.pool.table.frame_of
         for number in range(self.view.ingress_count):
-            queue = record_view(Receiver, self.records + self._ingress + number * RECEIVER_BYTES)
-            places["fill"] += [a >> shift for a in _between(queue.fill, 1)]
-            places["rx"] += [a >> shift for a in _between(queue.rx, 2)]
+            queue = self.ingress(number)
+            places["fill"] += map(frame_of, _between(queue.fill, 1))
+            places["rx"] += map(frame_of, _between(queue.rx, 2))
         for number in range(self._queues):
             leaving = self.egress(number)
-            places["tx"] += [a >> shift for a in _between(leaving.tx, 2)]
-            places["completion"] += [a >> shift for a in _between(leaving.completion, 1)]
+            places["tx"] += map(frame_of, _between(leaving.tx, 2))
+            places["completion"] += map(frame_of, _between(leaving.completion, 1))
         return places
 
     def close(self) -> None:

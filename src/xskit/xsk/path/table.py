@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from xskit.closing import Closing
+from xskit.jit import compiled
 from xskit.memory import HUGE_PAGE_BYTES, layout, record_view, size_of
 from xskit.xsk.pages import Pages
 from xskit.xsk.path.books import DROPS_BYTES, Books
 from xskit.xsk.path.lines import PacketLine
 from xskit.xsk.path.owner import FrameError, Owner, Sighting
-from xskit.xsk.path.pool import POOL_BYTES, PacketMemory, Pool
+from xskit.xsk.path.pool import POOL_BYTES, PacketMemory, Pool, frame_of, memory_at
 from xskit.xsk.path.sizes import FREE_BYTES, LINE_BYTES
 
 __all__ = ["FramePool", "PacketTable"]
@@ -79,6 +80,10 @@ class PacketTable(Closing):
         """The bytes of the lines, in place. It keeps them mapped; in a forked child it reads as zeros."""
         return self._pages.view
 
+    def frame_of(self, address: int) -> int:
+        """The number of the frame that an address in a ring means; -1 where it means none of this memory."""
+        return frame_number(self.memory, address)
+
     def next_pool(self) -> tuple[int, int]:
         """For FramePool: the address and the number of the next Pool record."""
         assert self._pool_count < self._most_pools, "the packet table was made for fewer pools"
@@ -90,6 +95,12 @@ class PacketTable(Closing):
         """Give the memory back; twice is fine. Views of it keep it mapped."""
         self._pages.close()
         self._records.close()
+
+
+@compiled("int64(int64, int64)")
+def frame_number(memory: int, address: int) -> int:
+    """`frame_of`, from Python, with the address of the PacketMemory."""
+    return frame_of(memory_at(memory), address)
 
 
 class FramePool(Closing):
