@@ -8,7 +8,8 @@ A `Record` is a class whose annotations are its fields:
 
     fifo_at = record_at(Fifo)      # compiled code: fifo_at(address).head += 1
 
-A `Region` is a private anonymous mapping, populated before use so that no page fault lands in the hot loop.
+A `Region` is a private anonymous mapping, populated before use so that no page fault lands in the hot loop. A
+`RecordBlock` is a small piece that nothing unmaps while Python refers to it.
 """
 
 from __future__ import annotations
@@ -121,6 +122,11 @@ def array_at(address: int, count: int, dtype: Any) -> np.ndarray[Any, Any]:
     return np.frombuffer(raw, dtype=kind, count=count)
 
 
+def address_of(buffer: memoryview | mmap.mmap) -> int:
+    """Where the bytes of a writable buffer begin."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+
+
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
 
@@ -210,6 +216,24 @@ class Region(Closing):
         """A NumPy view of `count` items from `offset` bytes on; valid until close()."""
         assert offset + count * np.dtype(dtype).itemsize <= self.size
         return array_at(self.address + offset, count, dtype)
+
+
+class RecordBlock:
+    """At least `size` zeroed bytes for records, on cache lines of their own, that last until Python forgets them.
+
+    Nothing unmaps them before that, and a forked child has a copy. Compiled code may reach such records after what they
+    belong to is closed.
+
+    Attributes:
+        address: where they begin.
+        view: the bytes. It keeps them, as do its slices.
+    """
+
+    def __init__(self, size: int) -> None:
+        raw = np.zeros(size + Arena.LINE_BYTES, np.uint8)
+        first = -raw.ctypes.data % Arena.LINE_BYTES
+        self.address = raw.ctypes.data + first
+        self.view = raw[first : first + size].data
 
 
 class Arena:

@@ -1,4 +1,4 @@
-"""Packet memory stays mapped for as long as Python can reach it, and nothing outside of it can be reached."""
+"""Packet memory and rings stay mapped for as long as Python can reach them, and nothing outside can be reached."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import mmap
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ import pytest
 from xskit.errors import KernelError, UsageError
 from xskit.xsk import pages
 from xskit.xsk.packet import Packet
-from xskit.xsk.pages import Pages
+from xskit.xsk.pages import Pages, RingPages
 from xskit.xsk.path.owner import Owner
 from xskit.xsk.umem import Umem
 
@@ -167,6 +167,89 @@ def test_in_a_forked_child_the_memory_is_closed_and_its_views_read_zeros():
 
         assert in_a_child(check)
         assert bytes(packet) == b"\xaa" * 8
+
+
+RING_BYTES = 6000
+
+
+@pytest.fixture
+def ring_file() -> Iterator[int]:
+    """What a ring is mapped from: two pages full of 7."""
+    fd = os.memfd_create("xk-ring")
+    os.write(fd, b"\x07" * 2 * mmap.PAGESIZE)
+    yield fd
+    os.close(fd)
+
+
+def is_mapped(fd: int) -> bool:
+    inode = os.fstat(fd).st_ino
+    return any(line.split()[4] == str(inode) for line in Path("/proc/self/maps").read_text().splitlines())
+
+
+def test_a_ring_is_unmapped_at_once_and_its_views_go_on(ring_file):
+    ring = RingPages(ring_file, 0, RING_BYTES)
+    views = [ring.view[:64], np.frombuffer(ring.view, np.uint8)[64:128]]
+    assert len(ring.view) == RING_BYTES
+    assert all(bytes(view) == b"\x07" * 64 for view in views)
+    views[0][0] = 8
+    assert os.pread(ring_file, 2, 0) == b"\x08\x07"
+    assert is_mapped(ring_file)
+    for _ in range(2):
+        ring.close()
+        assert not is_mapped(ring_file)
+    assert all(bytes(view) == bytes(64) for view in views)
+    views[1][0] = 9
+    assert ring.view[64] == 9
+    ring.close()
+    assert ring.view[64] == 9
+    assert os.pread(ring_file, 1, 64) == b"\x07"
+
+
+def test_the_address_space_of_a_ring_goes_with_the_last_view(ring_file):
+    ring = RingPages(ring_file, 0, RING_BYTES)
+    address, view = ring.address, np.frombuffer(ring.view, np.uint8)
+    ring.close()
+    del ring
+    assert mapped(address)
+    del view
+    assert not mapped(address)
+
+
+def test_a_forgotten_ring_is_unmapped(ring_file):
+    ring = RingPages(ring_file, 0, RING_BYTES)
+    assert is_mapped(ring_file)
+    del ring
+    assert not is_mapped(ring_file)
+
+
+def test_a_forked_child_has_zeros_in_the_place_of_a_ring(ring_file):
+    ring = RingPages(ring_file, 0, RING_BYTES)
+    view = ring.view[:64]
+
+    def check() -> bool:
+        blank = bytes(view) == bytes(64) and not is_mapped(ring_file)
+        view[:] = b"\x05" * 64
+        return blank and in_a_child(lambda: bytes(view) == bytes(64))
+
+    assert in_a_child(check)
+    assert bytes(view) == os.pread(ring_file, 64, 0) == b"\x07" * 64
+    ring.close()
+    assert in_a_child(check)
+    ring = RingPages(ring_file, 0, RING_BYTES)
+    view = ring.view[:64]
+    del ring  # the view alone has it
+    assert in_a_child(check)
+
+
+def test_a_ring_that_cannot_be_mapped_leaves_no_hole(ring_file, monkeypatch):
+    blanked = []
+    blank = pages._blank
+    monkeypatch.setattr(pages, "_blank", lambda address, size: (blanked.append((address, size)), blank(address, size)))
+    reading = os.open(f"/proc/self/fd/{ring_file}", os.O_RDONLY)
+    with pytest.raises(PermissionError):
+        RingPages(reading, 0, RING_BYTES)
+    os.close(reading)
+    assert [size for _, size in blanked] == [2 * mmap.PAGESIZE]
 
 
 @pytest.mark.parametrize("method", [Umem.view, Umem.read])

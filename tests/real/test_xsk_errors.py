@@ -14,7 +14,7 @@ from tests.real.xsk_veth import collect, ip, numbered, two_sockets, veth
 from xskit.abi.xdp import SOL_XDP, MmapOffsets, PageOffset, SocketOption
 from xskit.bpf.redirect import RedirectProgram
 from xskit.errors import PrivilegeError, UsageError
-from xskit.memory import Region
+from xskit.memory import RecordBlock
 from xskit.netconf.namespaces import MissingError
 from xskit.netconf.privileges import CAPABILITIES
 from xskit.xsk import opening, umem
@@ -93,10 +93,10 @@ class TestBind:
         assert said.endswith("\n  try: end that process, or use another queue")
 
     def test_a_queue_is_busy_for_as_long_as_a_ring_is_mapped(self, memory, monkeypatch):
-        with Umem(frames=64) as other, Region(4096) as record:
+        with Umem(frames=64) as other:
             sock = Socket("va", umem=other, **BARE)
             offsets = MmapOffsets.unpack(sock._socket.getsockopt(SOL_XDP, SocketOption.MMAP_OFFSETS, 128))
-            ring = MappedRing.map(sock.fd, PageOffset.RX_RING, offsets.rx, 2048, record.address)
+            ring = MappedRing.map(sock.fd, PageOffset.RX_RING, offsets.rx, 2048, RecordBlock(64).view)
             sock.close()
             with monkeypatch.context() as patch:
                 patch.setattr(opening, "BUSY_SECONDS", 0.3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import struct
 from contextlib import suppress
 from pathlib import Path
@@ -12,10 +13,11 @@ import pytest
 
 import xskit
 from tests.real.xsk_veth import collect, numbered, send_raw, two_sockets, veth
-from xskit.abi.xdp import DescriptorOption, TxMetadataFlag
+from xskit.abi.xdp import AF_XDP, SOL_XDP, DescriptorOption, SocketOption, TxMetadataFlag
 from xskit.errors import UsageError
 from xskit.xsk import headers
 from xskit.xsk.headers import udp_packet
+from xskit.xsk.mapping import RingSet
 from xskit.xsk.socket import Socket
 from xskit.xsk.umem import Umem
 
@@ -100,18 +102,55 @@ def test_a_forked_child_has_no_rings_and_zeros_for_packets(pair):
         sender.send(numbered(1))
         (packet,) = receiver.receive(timeout=30.0)
         seen = packet.keep().segments[0][:]
-        reading, writing = os.pipe()
-        if (child := os.fork()) == 0:
-            os.read(reading, 1)
-            os._exit(bytes(seen) != bytes(64))
-        maps = Path(f"/proc/{child}/maps").read_text()
-        os.write(writing, b"x")
-        assert os.waitpid(child, 0)[1] == 0
-        os.close(reading)
-        os.close(writing)
+        rings = receiver._rings.rx.entries, receiver._rings.fill.entries
+        assert all(entries.view(np.uint64).any() for entries in rings)
         assert "socket:[" in Path("/proc/self/maps").read_text()
-        assert "socket:[" not in maps
+        if (child := os.fork()) == 0:
+            code = 1
+            with suppress(BaseException):
+                assert "socket:[" not in Path("/proc/self/maps").read_text()
+                assert bytes(seen) == bytes(64)
+                assert not any(entries.view(np.uint64).any() for entries in rings)
+                rings[1][:] = 5
+                receiver._rings.close()
+                assert rings[1].size == receiver._rings.rx.entries.size == 2048
+                code = 0
+            os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+        assert all(entries.view(np.uint64).any() for entries in rings)
         assert bytes(seen) == numbered(1)[0]
+        sender.send(numbered(3))
+        assert collect(receiver, 3) == numbered(3)
+
+
+def test_a_queue_is_free_again_while_views_of_its_rings_are_held(pair):
+    held = []
+    for _ in range(3):
+        with Umem(frames=64) as umem:
+            sock = Socket("vb", umem=umem)  # EBUSY for a second would raise
+            rings = [sock._rings.rx, sock._rings.tx, sock._rings.fill, sock._rings.completion]
+            held += [ring.entries[:32] for ring in rings]
+            assert held[-2].any()  # FILL
+            sock.close()
+            assert "socket:[" not in Path("/proc/self/maps").read_text()
+            assert [ring.size for ring in rings] == [0] * 4
+            assert [ring.pending() for ring in rings] == [0] * 4
+    assert not any(entries.view(np.uint64).any() for entries in held)
+    held[-2][:] = 1
+    assert held[-2].sum() == 32
+
+
+def test_a_forgotten_set_of_rings_lets_go_of_the_queue(pair):
+    with Umem(frames=64) as umem:
+        sizes = {"rx": 64, "tx": 0, "fill": 64, "completion": 64}
+        with socket.socket(AF_XDP, socket.SOCK_RAW) as other:
+            umem.register(other)
+            for option, entries in (("RX_RING", 64), ("UMEM_FILL_RING", 64), ("UMEM_COMPLETION_RING", 64)):
+                other.setsockopt(SOL_XDP, SocketOption[option], entries)
+            rings = RingSet(other, **sizes)
+            count = Path("/proc/self/maps").read_text().count("socket:[")
+            del rings
+            assert Path("/proc/self/maps").read_text().count("socket:[") == count - 3
 
 
 @pytest.mark.parametrize("memory", [{"huge": False}, {"huge": True}])

@@ -1,5 +1,8 @@
 """A ring mapped into this process: its Ring record for compiled code, and plain methods for Python.
 
+After `close`, and in a forked child, the ring has no entries: `size` of the record is 0, its indices are equal, and
+zeros are mapped where it was (xsk/pages.py). What still works on it finds nothing to do.
+
 Both ways work on the same memory and the same record, so they may take turns, but not in two threads at once.
 The methods need no compiler: small scripts start at once. They move whole lists, for one step in the interpreter is
 dearer than anything the ring does.
@@ -7,27 +10,33 @@ dearer than anything the ring does.
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import platform
 import socket
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any, Self
 
-from xskit import libc
+import numpy as np
+
+from xskit._fork import not_inherited
 from xskit.abi.xdp import SOL_XDP, MmapOffsets, PageOffset, RingOffsets, SocketOption
-from xskit.memory import Region, map_memory, offset_of, record_view, size_of, unmap_memory
+from xskit.memory import RecordBlock, address_of, offset_of, record_view, size_of
 from xskit.xsk.errors import Call, explain
+from xskit.xsk.pages import RingPages
 from xskit.xsk.path.rings import INDEX_MASK, NEED_WAKEUP, Ring
 
-__all__ = ["MappedRing", "RingSet"]
+__all__ = ["DESCRIPTOR", "MappedRing", "RingSet"]
 
-DESCRIPTOR_BYTES = 16
-ADDRESS_BYTES = 8
+ADDRESS = np.dtype(np.uint64)
+ADDRESS_BYTES = ADDRESS.itemsize
+
+DESCRIPTOR = np.dtype([("address", np.uint64), ("length", np.uint32), ("options", np.uint32)])
+"""struct xdp_desc."""
 
 _LOCAL = offset_of(Ring, "local") // 8
 _REMOTE = offset_of(Ring, "remote") // 8
+_STATE = [offset_of(Ring, name) // 8 for name in ("size", "mask", "local", "remote")]
 
 _ORDERED = platform.machine() in ("x86_64", "AMD64")
 _lock = threading.Lock()
@@ -49,29 +58,38 @@ class MappedRing:
     """One end of one ring.
 
     Args:
-        base: where the memory of the ring begins. It is unmapped by `close` if `mapped_bytes` says how much it is.
+        memory: the bytes of the ring.
         page: which ring of a socket it is.
         offsets: where in the memory its parts are (XDP_MMAP_OFFSETS).
         size: entries.
-        record: address of the Ring record to fill in.
+        record: the bytes of the Ring record to fill in.
+
+    Attributes:
+        size: entries; 0 once closed.
+        record: address of the Ring record, which lasts as long as this object.
+        entries: all of them, a NumPy array over the ring itself: addresses (u8), in RX and TX `DESCRIPTOR`. It can be
+            written where this side produces.
     """
 
     def __init__(
-        self, base: int, page: PageOffset, offsets: RingOffsets, size: int, record: int, mapped_bytes: int = 0
+        self, memory: memoryview, page: PageOffset, offsets: RingOffsets, size: int, record: memoryview
     ) -> None:
+        produces = page in (PageOffset.FILL_RING, PageOffset.TX_RING)
+        kind = _entry(page)
         self.page = page
         self.size = size
-        self.record = record
-        self._base = base
-        self._mapped_bytes = mapped_bytes
-        self._producer = _view(base + offsets.producer, 4, "I")
-        self._consumer = _view(base + offsets.consumer, 4, "I")
-        self._flags = _view(base + offsets.flags, 4, "I")
-        self._entries = _view(base + offsets.descriptors, size * _entry_bytes(page), "Q")
-        self._state = _view(record, size_of(Ring), "q")
+        self._pages: RingPages | None = None
+        self._producer = memory[offsets.producer :][:4].cast("I")
+        self._consumer = memory[offsets.consumer :][:4].cast("I")
+        self._flags = memory[offsets.flags :][:4].cast("I")
+        entries = memory[offsets.descriptors :][: size * kind.itemsize]
+        self._entries = entries.cast("Q")
+        self.entries = np.frombuffer(entries if produces else entries.toreadonly(), kind)
+        self._state = record.cast("q")
         self._mask = size - 1
-        produces = page in (PageOffset.FILL_RING, PageOffset.TX_RING)
-        ring = record_view(Ring, record)
+        self.record = address_of(record)
+        base = address_of(memory)
+        ring = record_view(Ring, self.record, record)
         ring.producer = base + offsets.producer
         ring.consumer = base + offsets.consumer
         ring.flags = base + offsets.flags
@@ -80,14 +98,15 @@ class MappedRing:
         ring.mask = self._mask
         ring.local = self._producer[0] if produces else self._consumer[0]
         ring.remote = self._consumer[0] if produces else self._producer[0]
+        not_inherited(self, MappedRing._empty)
 
     @classmethod
-    def map(cls, fd: int, page: PageOffset, offsets: RingOffsets, size: int, record: int) -> Self:
+    def map(cls, fd: int, page: PageOffset, offsets: RingOffsets, size: int, record: memoryview) -> Self:
         """Map a ring of the socket `fd`. Raises OSError as mmap(2) says."""
-        length = offsets.descriptors + size * _entry_bytes(page)
-        base = map_memory(length, mmap.MAP_SHARED | mmap.MAP_POPULATE, fd, page)
-        libc.shared.madvise(base, length, mmap.MADV_DONTFORK)  # a child's copy would keep the queue busy
-        return cls(base, page, offsets, size, record, length)
+        pages = RingPages(fd, page, offsets.descriptors + size * _entry(page).itemsize)
+        ring = cls(pages.view, page, offsets, size, record)
+        ring._pages = pages
+        return ring
 
     def room(self) -> int:
         """Producer: entries that may be written now."""
@@ -141,7 +160,7 @@ class MappedRing:
 
     def addresses(self) -> list[int]:
         """What lies between the indices now, without taking it; an entry the other side has just taken may be in it."""
-        first, step = self._consumer[0], _entry_bytes(self.page) // ADDRESS_BYTES
+        first, step = self._consumer[0], self.entries.itemsize // ADDRESS_BYTES
         return [self._entries[step * ((first + number) & self._mask)] for number in range(self.pending())]
 
     def _publish(self, index: int) -> None:
@@ -157,17 +176,26 @@ class MappedRing:
         self._consumer[0] = index
         self._state[_LOCAL] = self._state[_REMOTE] = index  # compiled code looks for itself at what else is there
 
+    def _empty(self) -> None:
+        """Nothing can be read or written any more, whatever the indices in the ring say."""
+        self.size = 0
+        for place in _STATE:
+            self._state[place] = 0
+
     def close(self) -> None:
-        """Unmap; twice is fine. The queue stays busy for as long as any of its rings is mapped."""
-        if self._mapped_bytes:
-            nothing: memoryview[Any] = memoryview(b"")
-            self._producer = self._consumer = self._flags = self._entries = self._state = nothing
-            unmap_memory(self._base, self._mapped_bytes)
-            self._mapped_bytes = 0
+        """Unmap the ring; twice is fine. The queue stays busy for as long as any of its rings is mapped.
+
+        Views of it read zeros from now on. No compiled code may be at work on it.
+        """
+        self._empty()
+        if self._pages is not None:
+            self._pages.close()
 
 
 class RingSet:
-    """The rings of one socket, mapped, and a small region for their records.
+    """The rings of one socket, mapped, and their records.
+
+    The records and the address space of the rings last until this object and all views of the rings are gone.
 
     Args:
         handle: the socket.
@@ -179,42 +207,40 @@ class RingSet:
 
     def __init__(self, handle: socket.socket, *, rx: int, tx: int, fill: int, completion: int) -> None:
         offsets = MmapOffsets.unpack(handle.getsockopt(SOL_XDP, SocketOption.MMAP_OFFSETS, MmapOffsets.LAYOUT.size))
-        self._handle = handle
         self._rings: list[MappedRing] = []
-        self._records = Region(4 * RECORD_BYTES)
+        records = RecordBlock(4 * RECORD_BYTES).view
+        fd = handle.fileno()
         try:
-            self.rx = self._map(PageOffset.RX_RING, offsets.rx, rx)
-            self.tx = self._map(PageOffset.TX_RING, offsets.tx, tx)
-            self.fill = self._map(PageOffset.FILL_RING, offsets.fill, fill)
-            self.completion = self._map(PageOffset.COMPLETION_RING, offsets.completion, completion)
+            self.rx = self._map(fd, PageOffset.RX_RING, offsets.rx, rx, records)
+            self.tx = self._map(fd, PageOffset.TX_RING, offsets.tx, tx, records)
+            self.fill = self._map(fd, PageOffset.FILL_RING, offsets.fill, fill, records)
+            self.completion = self._map(fd, PageOffset.COMPLETION_RING, offsets.completion, completion, records)
         except BaseException:
             self.close()
             raise
 
-    def _map(self, page: PageOffset, offsets: RingOffsets, size: int) -> MappedRing | None:
+    def _map(
+        self, fd: int, page: PageOffset, offsets: RingOffsets, size: int, records: memoryview
+    ) -> MappedRing | None:
         if not size:
             return None
-        record = self._records.address + len(self._rings) * RECORD_BYTES
+        record = records[len(self._rings) * RECORD_BYTES :][:RECORD_BYTES]
         try:
-            ring = MappedRing.map(self._handle.fileno(), page, offsets, size, record)
+            ring = MappedRing.map(fd, page, offsets, size, record)
         except OSError as error:
             raise explain(Call.MAP, error, ring=page.name.removesuffix("_RING")) from error
         self._rings.append(ring)
         return ring
 
     def close(self) -> None:
-        """Unmap all of them; twice is fine."""
-        for ring in self._rings:
-            ring.close()
-        self._records.close()
+        """Unmap all of them; twice is fine. See MappedRing.close."""
+        with ExitStack() as stack:
+            for ring in self._rings:
+                stack.callback(ring.close)
 
 
 RECORD_BYTES = (size_of(Ring) + 63) // 64 * 64
 
 
-def _entry_bytes(page: PageOffset) -> int:
-    return DESCRIPTOR_BYTES if page in (PageOffset.RX_RING, PageOffset.TX_RING) else ADDRESS_BYTES
-
-
-def _view(address: int, size: int, kind: str) -> memoryview[Any]:
-    return memoryview((ctypes.c_char * size).from_address(address)).cast("B").cast(kind)  # type: ignore[call-overload,no-any-return]
+def _entry(page: PageOffset) -> np.dtype[Any]:
+    return DESCRIPTOR if page in (PageOffset.RX_RING, PageOffset.TX_RING) else ADDRESS
