@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from types import TracebackType
 from typing import Self
 
-__all__ = ["Closing"]
+__all__ = ["Closing", "forgotten"]
 
 
 class Closing:
@@ -22,3 +24,11 @@ class Closing:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def forgotten(what: Closing) -> None:
+    """For `__del__`: warn that an object was never closed, and close it. At the end of the interpreter nothing is done:
+    the kernel takes everything back."""
+    if not sys.is_finalizing():
+        warnings.warn(f"{what!r} was never closed", ResourceWarning, stacklevel=3, source=what)
+        what.close()

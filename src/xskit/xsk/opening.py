@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from xskit import libc
-from xskit.abi.xdp import AF_XDP, SOL_XDP, BindFlag, SockaddrXdp, SocketOption, XdpOption
+from xskit.abi.xdp import AF_XDP, MAX_SKB_FRAGS, SOL_XDP, BindFlag, SockaddrXdp, SocketOption, XdpOption
 from xskit.errors import Setting, UsageError, XskitError
 from xskit.netconf.interfaces import Interface
 from xskit.netconf.netdev import device_features
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from xskit.xsk.mapping import RingSet
     from xskit.xsk.umem import Umem
 
-__all__ = ["BUSY_SECONDS", "FRAMING_BYTES", "BindMode", "Opened", "Plan", "check", "open_socket"]
+__all__ = ["BUSY_SECONDS", "FRAMING_BYTES", "MOST_FRAMES", "BindMode", "Opened", "Plan", "check", "open_socket"]
 
 BindMode = Literal["auto", "zero-copy", "native", "generic"]
 """auto: the best of the others that works. zero-copy: native program, no copies. native: native program, copies.
@@ -38,6 +38,10 @@ FRAMING_BYTES = 18
 
 MOST_ENTRIES = 1 << 30
 """Of a ring: the kernel takes a C int."""
+
+MOST_FRAMES = MAX_SKB_FRAGS + 1
+"""A packet's frames in copy mode: the first goes into the linear part of an skb (xsk_build_skb). A packet of more is
+thrown out as invalid, all of it."""
 
 HIGHEST_QUEUE = (1 << 32) - 1
 """sxdp_queue_id of struct sockaddr_xdp (linux/if_xdp.h)."""

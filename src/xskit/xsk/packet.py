@@ -1,131 +1,242 @@
-"""A received packet as people see it: one sequence of bytes, whether it lies in one frame or in several."""
+"""A packet as people see it: one sequence of bytes, whether it lies in one frame or in several."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Self, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
+import numpy as np
+
+from xskit.arguments import whole
 from xskit.errors import UsageError
+from xskit.memory import layout, offset_of
+from xskit.xsk.path.entry import Row, end_rows
+from xskit.xsk.path.lines import KEPT, PacketLine
 from xskit.xsk.path.owner import Owner
+from xskit.xsk.path.sizes import LINE_BYTES
 
 if TYPE_CHECKING:
     from xskit.xsk.umem import Umem
 
-__all__ = ["Packet"]
+__all__ = ["ROW", "Origin", "Packet", "gone"]
+
+RowTuple = tuple[int, int, int, int, int, int]
+"""The fields of a Row: address, arrived_ns, length, frames, handle, number."""
+
+_NUMBER, _STATE, _OWNER = (offset_of(PacketLine, name) for name in ("number", "state", "owner"))
+_HELD = int(Owner.HELD)
+
+ROW: np.dtype[Any] = layout(Row)
+"""The rows of a Batch."""
+
+
+class Origin:
+    """Where packets come from: a side of a socket.
+
+    Attributes:
+        umem: the packet memory that they lie in.
+        queue: the number of the queue.
+        viewed: those of the last batch whose views are in somebody's hands.
+    """
+
+    __slots__ = ("queue", "umem", "viewed")
+
+    def __init__(self, umem: Umem, queue: int) -> None:
+        self.umem = umem
+        self.queue = queue
+        self.viewed: list[Packet] = []
+
+    def let_go(self) -> None:
+        """The last batch is about to end: release the views of its packets, those of kept ones excepted.
+
+        Raises:
+            UsageError: one is still in use; its packet then counts as kept.
+        """
+        while self.viewed:
+            packet = self.viewed.pop()
+            if not packet.kept:
+                packet.let_go()
 
 
 class Packet:
     """A packet in packet memory; nothing is copied until asked for.
 
-    It is valid until the next `receive` on its socket, unless `keep` is called. `bytes(packet)` and `packet[:14]`
-    are copies; `segments` are the bytes themselves and may be written to.
+    It is valid until the next call that receives on its socket, unless `keep` is called. `bytes(packet)` and
+    `packet[:14]` are copies; `view`, `part` and `segments` are the bytes themselves and may be written to.
     """
 
-    __slots__ = ("_parts", "_umem", "_views", "arrived_ns", "kept", "length", "queue")
+    __slots__ = ("_origin", "_row", "_views")
 
-    def __init__(self, umem: Umem, parts: list[tuple[int, int]], queue: int, arrived_ns: int | None) -> None:
-        self._umem = umem
-        self._parts = parts
-        self._views: tuple[memoryview, ...] | None = None
-        self.queue = queue
-        """The RX queue it came by."""
-        self.arrived_ns = arrived_ns
-        """When the driver's program saw it, CLOCK_MONOTONIC; None where the driver takes no stamp."""
-        self.length = parts[0][1] if len(parts) == 1 else sum(length for _, length in parts)
-        """Bytes of the whole packet, from its Ethernet header on."""
-        self.kept = False
-        """True once `keep` was called."""
+    _views: tuple[memoryview, ...] | None
+
+    def __init__(self, origin: Origin, row: RowTuple) -> None:
+        self._origin = origin
+        self._row = row
 
     @property
-    def segments(self) -> tuple[memoryview, ...]:
-        """The bytes where they lie, one writable view a frame. They are released together with the packet.
+    def queue(self) -> int:
+        """The RX queue it came by."""
+        return self._origin.queue
 
-        Slices of them and NumPy arrays made of them are not: their memory stays mapped, but soon holds the bytes of
-        another packet, and zeros in a forked child."""
-        parts = self._alive()
-        if self._views is None:
-            self._views = tuple(self._umem.view(offset, length) for offset, length in parts)
-        return self._views
+    @property
+    def length(self) -> int:
+        """Bytes of the whole packet, from its Ethernet header on."""
+        return self._row[2]
 
-    def keep(self) -> Self:
-        """Let it outlive the next `receive`: it then holds its frames until `release`, or until it is sent."""
-        self._alive()
-        self.kept = True
-        return self
+    @property
+    def frames(self) -> int:
+        """Frames that it lies in."""
+        return self._row[3]
 
-    def release(self) -> None:
-        """Give a kept packet's frames back; twice is fine. One that was not kept goes by itself."""
-        if self.kept and not self.gone:
-            for frame in self.take_frames():
-                self._umem.pool.move(frame, Owner.HELD, Owner.FREE)
+    @property
+    def arrived_ns(self) -> int | None:
+        """When the driver's program saw it, CLOCK_MONOTONIC; None where the driver takes no stamp."""
+        return self._row[1] or None
+
+    @property
+    def kept(self) -> bool:
+        """True while it is kept beyond the next call that receives."""
+        umem = self._origin.umem
+        return not self.gone and bool(umem.line_bytes[self._row[4] * LINE_BYTES + _STATE] & KEPT)
 
     @property
     def gone(self) -> bool:
-        """True when its frames are no longer its own."""
-        return not (self._parts and self._umem.address)
+        """True when its frames are no longer its own: they went back, or it was sent."""
+        umem = self._origin.umem
+        at, words = self._row[4] * LINE_BYTES, umem.line_words
+        return (
+            not words
+            or words[(at + _NUMBER) >> 2] != self._row[5]
+            or umem.line_bytes[at + _OWNER] != _HELD
+            or not umem.address
+        )
+
+    @property
+    def view(self) -> memoryview:
+        """The bytes where they lie, writable. Of a packet in several frames: a copy that cannot be written to.
+
+        It is released together with the packet. Slices of it and NumPy arrays made of it are not: their memory stays
+        mapped, but soon holds the bytes of another packet, and zeros in a forked child.
+        """
+        if self._row[3] == 1:
+            return self.segments[0]
+        return memoryview(bytes(self))
+
+    def __buffer__(self, flags: int) -> memoryview:
+        return self.view
+
+    def part(self, start: int, stop: int) -> memoryview:
+        """Bytes `start` to `stop - 1`, without a copy where they lie in one frame.
+
+        Raises:
+            UsageError: the packet has gone, or does not have these bytes.
+        """
+        start = whole("start", start, 0, self.length)
+        stop = whole("stop", stop, start, self.length)
+        at = 0
+        for segment in self.segments:
+            if at <= start and stop <= at + len(segment):
+                return segment[start - at : stop - at]
+            at += len(segment)
+        return memoryview(bytes(self))[start:stop]
+
+    @property
+    def segments(self) -> tuple[memoryview, ...]:
+        """The bytes where they lie, one writable view a frame. They are released together with the packet; see
+        `view`."""
+        views: tuple[memoryview, ...] | None = getattr(self, "_views", None)
+        self.require()
+        if views is None:
+            views = tuple(self._origin.umem.view(offset, length) for offset, length in self.parts)
+            self._views = views
+            self._origin.viewed.append(self)
+        return views
 
     @property
     def parts(self) -> list[tuple[int, int]]:
         """(offset in the packet memory, length) of each frame's share."""
-        return self._alive()
+        self.require()
+        address, _, length, frames, handle, _ = self._row
+        return [(address, length)] if frames == 1 else self._origin.umem.parts(handle)
 
-    def lies_in(self, umem: Umem) -> bool:
-        """Whether a socket of this packet memory can send it without a copy."""
-        return self._umem is umem
+    @property
+    def row(self) -> RowTuple:
+        """Its row in a batch."""
+        return self._row
 
-    def take_frames(self) -> list[int]:
-        """The frames, which the caller now answers for; the packet is gone."""
-        size = self._umem.frame_size
-        frames = [offset // size for offset, _ in self._alive()]
-        for view in self._views or ():
+    @property
+    def umem(self) -> Umem:
+        """The packet memory that it lies in."""
+        return self._origin.umem
+
+    def keep(self) -> Self:
+        """Let it outlive the next call that receives: it then holds its frames until `release`, or until it is sent."""
+        if self._end(keep=True):
+            raise gone(self._origin.umem)
+        return self
+
+    def release(self) -> None:
+        """Give its frames back; twice is fine. One that was not kept goes by itself.
+
+        Raises:
+            UsageError: a view of it is still in use; its frames stay where they are.
+        """
+        if not self.gone:
+            self.let_go()
+            self._end(keep=False)
+
+    def let_go(self) -> None:
+        """Release the views. Raises UsageError where one is still in use; the packet then counts as kept."""
+        for view in getattr(self, "_views", None) or ():
             try:
                 view.release()
             except BufferError:
                 self._views = None
-                self.kept = True  # its frames stay where they are: wrong bytes would be worse than a frame less
+                self._end(keep=True)  # its frames stay where they are: wrong bytes would be worse than a frame less
                 raise UsageError(
                     "a view of a packet is still in use, and its memory is about to hold another packet",
                     remedy="packet.keep() for as long as it is needed, or bytes(packet)",
                 ) from None
-        self._parts = []
         self._views = None
-        return frames
 
-    def _alive(self) -> list[tuple[int, int]]:
-        if not self._umem.address:
-            raise UsageError("this packet is gone: its packet memory is closed", remedy="bytes(packet) before the end")
-        if not self._parts:
-            raise UsageError(
-                "this packet is gone: its frames went back when the next ones were received, or it was sent",
-                remedy="packet.keep() before the next receive()",
-            )
-        return self._parts
+    def _end(self, keep: bool) -> int:
+        umem = self._origin.umem
+        if not umem.address:
+            return 1
+        row = np.array([self._row], ROW)
+        return end_rows(umem.table.memory, row.ctypes.data, 1, int(keep))
+
+    def require(self) -> None:
+        """Raises UsageError where it has gone."""
+        if self.gone:
+            raise gone(self._origin.umem)
 
     def __bytes__(self) -> bytes:
-        return b"".join(self._umem.read(offset, length) for offset, length in self._alive())
+        return b"".join([bytes(self._origin.umem.view(offset, length)) for offset, length in self.parts])
 
     def __len__(self) -> int:
-        return self.length
+        return self._row[2]
 
     @overload
     def __getitem__(self, index: int) -> int: ...
     @overload
     def __getitem__(self, index: slice) -> bytes: ...
     def __getitem__(self, index: int | slice) -> int | bytes:
-        first, span = self._alive()[0]
+        parts, umem = self.parts, self._origin.umem
+        first, span = parts[0]
         if isinstance(index, slice):
             start, stop, step = index.indices(self.length)
             if step == 1 and stop <= span:
-                return self._umem.read(first + start, max(0, stop - start))
+                return bytes(umem.view(first + start, max(0, stop - start)))
             return bytes(self)[index]
         place = operator.index(index)
         place += self.length if place < 0 else 0
         if not 0 <= place < self.length:
             raise IndexError(f"byte {index} of a packet of {self.length}")
-        for offset, length in self._parts:
+        for offset, length in parts:
             if place < length:
-                return self._umem.read(offset + place, 1)[0]
+                return umem.view(offset + place, 1)[0]
             place -= length
         raise AssertionError("the parts make up the length")
 
@@ -134,4 +245,14 @@ class Packet:
 
     def __repr__(self) -> str:
         state = "gone" if self.gone else "kept" if self.kept else "until the next receive"
-        return f"<Packet of {self.length} bytes in {len(self._parts)} frames, queue {self.queue}, {state}>"
+        return f"<Packet of {self.length} bytes in {self.frames} frames, queue {self.queue}, {state}>"
+
+
+def gone(umem: Umem, what: str = "this packet") -> UsageError:
+    """The error for a packet that is no longer there."""
+    if not umem.address:
+        return UsageError(f"{what} is gone: its packet memory is closed", remedy="bytes(packet) before the end")
+    return UsageError(
+        f"{what} is gone: its frames went back when the next ones were received, or it was sent",
+        remedy="packet.keep() before the next receive()",
+    )

@@ -1,25 +1,23 @@
 """A port: one interface opened through AF_XDP, all of its queues.
 
-    for each queue     receiver      RX, FILL and COMPLETION
-                       transmitter   TX, on the same memory
+    for each queue     a Socket      RX, FILL and COMPLETION; TX where the interface has a TX queue of that number
 
-Two sockets, because in copy mode poll() on a socket that has a TX ring sends from it and swallows what the kernel
-refuses (net/xdp/xsk.c, xsk_poll): the worker that sleeps on the receivers must not poll TX.
-The packet memory is registered on the first receiver; the other queues share that registration (XDP_SHARED_UMEM).
+The packet memory is registered on the first socket; the other queues share that registration (XDP_SHARED_UMEM).
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
 from xskit.abi.xdp import Statistics
-from xskit.arguments import choice, literal, whole
+from xskit.arguments import choice, literal, seconds, whole
 from xskit.bpf.redirect import Outcome
 from xskit.closing import Closing
 from xskit.errors import UsageError
@@ -27,13 +25,15 @@ from xskit.netconf.interfaces import Glance, LinkState, Watch, look
 from xskit.netconf.namespaces import Namespace, inside
 from xskit.netconf.netdev import device_features
 from xskit.xsk.attachment import Attachment
+from xskit.xsk.batch import Batch
 from xskit.xsk.errors import PortError
-from xskit.xsk.opening import FRAMING_BYTES, HIGHEST_QUEUE, MOST_ENTRIES, BindMode
-from xskit.xsk.socket import Socket
-from xskit.xsk.traffic import MOST_FRAMES
+from xskit.xsk.opening import FRAMING_BYTES, HIGHEST_QUEUE, MOST_ENTRIES, MOST_FRAMES, BindMode
+from xskit.xsk.packet import Packet
+from xskit.xsk.socket import LONGEST_WAIT_S, TX_STEP_S, Sendable, Socket
 from xskit.xsk.umem import Umem, require_open
+from xskit.xsk.waiting import Waiting
 
-__all__ = ["Port", "PortQueue"]
+__all__ = ["Port"]
 
 CARRIER_SECONDS = 10.0
 """How long a carrier that was there is waited for: some drivers reset the NIC when a program or a socket comes, and the
@@ -42,16 +42,6 @@ link then takes a few seconds to be up again. Before that packets would be lost.
 LEAST_MAP_ENTRIES = 64
 """The XSKMAP is sized by queue number, with room for twice as many queues: some drivers make more of them when a
 program is attached."""
-
-
-@dataclass(frozen=True, slots=True)
-class PortQueue:
-    """One queue of a port."""
-
-    number: int
-    receiver: Socket
-    transmitter: Socket | None
-    """None where the interface has fewer TX than RX queues: what is sent there would vanish."""
 
 
 class Port(Closing):
@@ -70,12 +60,12 @@ class Port(Closing):
         name: str,
         umem: Umem,
         attachment: Attachment,
-        queues: list[PortQueue],
+        queues: list[Socket],
         zero_copy_frames: int,
         watch: Watch,
         stack: ExitStack,
     ) -> None:
-        first = queues[0].receiver
+        first = queues[0]
         self.name = name
         self.umem = umem
         self.ifindex = first.ifindex
@@ -91,6 +81,9 @@ class Port(Closing):
         self._zero_copy_frames = zero_copy_frames
         self._last: tuple[Statistics, dict[Outcome, int]] | None = None
         self._pid = os.getpid()
+        self._senders = [queue for queue in queues if queue.transmitter]
+        self._waits: Waiting | None = None
+        self._next = self._turn = 0
 
     @classmethod
     def open(
@@ -110,7 +103,7 @@ class Port(Closing):
 
         Args:
             name: the interface.
-            umem: the packet memory; the caller puts frames into FILL, through `queues[i].receiver.fill_ring`.
+            umem: the packet memory. FILL gets frames with the first call that receives.
             namespace: where the interface is; None: in the calling thread's network namespace.
             queues: which RX queues; None: all. Packets of other queues go on to the kernel.
             ring_size: entries of each ring.
@@ -148,18 +141,26 @@ class Port(Closing):
             if numbers is None:
                 numbers = list(range(facts.rx_queues))
             wanted: BindMode = "generic" if str(attachment.mode) == "generic" else mode
-            opened: list[PortQueue] = []
+            opened: list[Socket] = []
             for number in numbers:
-                first = opened[0].receiver if opened else None
-                queue = _open_queue(
-                    name, number, umem, first, ring_size, fill_size, wanted, multi_buffer, facts.tx_queues
+                queue = Socket(
+                    name,
+                    number,
+                    umem=umem,
+                    shared=opened[0] if opened else None,
+                    rx=ring_size,
+                    tx=ring_size if number < facts.tx_queues else 0,
+                    fill=fill_size,
+                    completion=ring_size,
+                    mode=wanted,
+                    multi_buffer=multi_buffer,
+                    program=None,
                 )
-                undo.callback(queue.receiver.close)  # and with it the transmitter
+                undo.callback(queue.close)
                 opened.append(queue)
             undo.callback(attachment.close)  # detached before the sockets go; closing twice is fine
             for queue in opened:
-                queue.receiver.register(attachment.program)
-                undo.callback(attachment.program.unregister, queue.number)
+                queue.register(attachment.program)
             if had_carrier:
                 watch.wait(name, timeout_s=CARRIER_SECONDS)
             features = device_features(name)
@@ -200,10 +201,124 @@ class Port(Closing):
         """What the program did with the packets that it saw; after close, as it was then."""
         return self._last[1] if self._last else self._attachment.outcomes()
 
+    # --- packets ------------------------------------------------------------------------------------------------
+
+    def receive(self, timeout: float | None = None, limit: int = 64) -> list[Packet]:
+        """The packets of the next queue that has some, at most `limit`; each queue has its turn.
+
+        Args, returns and raises as Socket.receive: packets are valid until the next call that receives from the same
+        queue, which `packet.queue` names.
+        """
+        return list(self.receive_batch(limit, timeout))
+
+    def receive_batch(self, limit: int = 64, timeout: float | None = None) -> Batch:
+        """The same as one array: see Batch."""
+        timeout, limit = seconds("timeout", timeout), whole("limit", limit, 1, MOST_ENTRIES)
+        self._require_open()
+        if len(self.queues) == 1:
+            return self.queues[0].receive_batch(limit, timeout)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            batch = self._look(limit)
+            left_s = LONGEST_WAIT_S if deadline is None else min(LONGEST_WAIT_S, deadline - time.monotonic())
+            if len(batch) or left_s <= 0 or self.closed:
+                return batch
+            self._waiting.wait(min(left_s, TX_STEP_S) if any(queue.sending for queue in self.queues) else left_s)
+
+    def _look(self, limit: int) -> Batch:
+        """The first packets found; the queue that comes next is the first to be asked next time."""
+        batch = None
+        for _ in self.queues:
+            queue = self.queues[self._next % len(self.queues)]
+            self._next += 1
+            batch = queue.receive_batch(limit, timeout=0)
+            if len(batch):
+                break
+        assert batch is not None
+        return batch
+
+    def __iter__(self) -> Iterator[Packet]:
+        """Every packet that comes, until the port is closed."""
+        while not self.closed:
+            yield from self.receive()
+
+    async def batches(self, limit: int = 64) -> AsyncIterator[Batch]:
+        """Every batch that comes, until the port is closed: for asyncio and trio, without a thread of its own."""
+        while not self.closed:
+            batch = self.receive_batch(limit, timeout=0)
+            if len(batch):
+                yield batch
+            else:
+                await self._waiting.readable(
+                    TX_STEP_S if any(queue.sending for queue in self.queues) else LONGEST_WAIT_S
+                )
+
+    def send(self, packets: Sendable | Batch | Iterable[Sendable], queue: int | None = None) -> int:
+        """Put packets into the TX of a queue and make the kernel take them: one, or many.
+
+        Args:
+            packets: as of Socket.send. Those of one call leave in order.
+            queue: number of the queue; None: each queue has its turn, or for a Batch the queue of the number by which
+                it came, so that its flows stay in order.
+
+        Returns and raises as Socket.send; UsageError where there is no such queue.
+        """
+        self._require_open()
+        if isinstance(packets, Batch):
+            return self.send_batch(packets, queue)
+        return self._outgoing(queue).send(packets)
+
+    def send_batch(self, batch: Batch, queue: int | None = None) -> int:
+        """As Socket.send_batch, by the queue of the number by which the batch came, or by `queue`."""
+        self._require_open()
+        if not isinstance(batch, Batch):
+            raise UsageError(f"batch must be a Batch, not {literal(batch)}", remedy="send(packets)")
+        if queue is None:
+            return self._senders[batch.queue % len(self._senders)].send_batch(batch)
+        return self._outgoing(queue).send_batch(batch)
+
+    def forward(self, batch: Batch, to: Socket | Port) -> int:
+        """Send a batch out of another socket or port on the same packet memory: see Socket.forward."""
+        if not isinstance(to, (Socket, Port)):
+            raise UsageError(f"to must be a Socket or a Port, not {literal(to)}")
+        return to.send_batch(batch)
+
+    def release(self, batch: Batch) -> None:
+        """Give back the frames of a batch now, instead of with the next call that receives from its queue."""
+        self.queues[0].release(batch)
+
+    def flush(self, timeout: float | None = 1.0) -> None:
+        """Go on until the TX rings of all queues are empty and all frames are back: see Socket.flush."""
+        self._require_open()
+        for queue in self._senders:
+            queue.flush(timeout)
+
+    def _outgoing(self, queue: int | None) -> Socket:
+        if queue is None:
+            self._turn += 1
+            return self._senders[self._turn % len(self._senders)]
+        for sender in self._senders:
+            if sender.queue == queue:
+                return sender
+        raise UsageError(f"{self.name} has no open TX queue {literal(queue)}", remedy=f"queue={self._senders[0].queue}")
+
+    @property
+    def _waiting(self) -> Waiting:
+        """Made at first use: the engine waits by itself."""
+        if self._waits is None:
+            self._waits = Waiting(*(queue.fd for queue in self.queues))
+        return self._waits
+
+    def _require_open(self) -> None:
+        if self.closed:
+            raise UsageError(f"the port of {self.name} is closed")
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
     @property
     def closed(self) -> bool:
-        """True once closed."""
-        return self._last is not None
+        """True once closed, and in a forked child."""
+        return self._last is not None or self.queues[0].closed
 
     def close(self) -> None:
         """Out of the XSKMAP, detach, then unmap and close each transmitter and receiver; twice is fine.
@@ -212,6 +327,8 @@ class Port(Closing):
         """
         if self._last is None and os.getpid() == self._pid:
             self._last = (self.statistics(), self.outcomes())
+            if self._waits:
+                self._waits.wake()
             self._stack.close()
 
     def __repr__(self) -> str:
@@ -229,49 +346,10 @@ def _numbers(queues: Iterable[int]) -> list[int]:
     return numbers
 
 
-def _open_queue(
-    name: str,
-    number: int,
-    umem: Umem,
-    first: Socket | None,
-    ring_size: int,
-    fill_size: int,
-    mode: BindMode,
-    multi_buffer: bool,
-    tx_queues: int,
-) -> PortQueue:
-    receiver = Socket(
-        name,
-        number,
-        umem=umem,
-        shared=first,
-        rx=ring_size,
-        tx=0,
-        fill=fill_size,
-        completion=ring_size,
-        mode=mode,
-        multi_buffer=multi_buffer,
-        program=None,
-    )
-    if number >= tx_queues:
-        return PortQueue(number, receiver, None)
-    try:
-        transmitter = Socket(name, number, umem=umem, shared=receiver, rx=0, tx=ring_size, program=None)
-    except BaseException:
-        receiver.close()
-        raise
-    return PortQueue(number, receiver, transmitter)
-
-
-def _sum(queues: list[PortQueue]) -> Statistics:
-    """The receiver knows of RX and FILL, the transmitter of TX; FILL's counter shows in both and counts once."""
+def _sum(queues: list[Socket]) -> Statistics:
     total = dict.fromkeys((field.name for field in fields(Statistics)), 0)
     for queue in queues:
-        received = queue.receiver.statistics()
+        found = queue.statistics()
         for name in total:
-            total[name] += getattr(received, name)
-        if queue.transmitter:
-            sent = queue.transmitter.statistics()
-            total["tx_invalid_descriptors"] += sent.tx_invalid_descriptors
-            total["tx_ring_empty"] += sent.tx_ring_empty
+            total[name] += getattr(found, name)
     return Statistics(**total)

@@ -1,42 +1,63 @@
-"""An AF_XDP socket: one queue of one interface, with its rings mapped.
+"""An AF_XDP socket: one queue of one interface, in Python.
 
-FILL  --->  kernel  --->  RX            Socket owns the fd, the maps, and the Ring records that compiled code
-TX    --->  kernel  --->  COMPLETION    works on; `receive`, `send` and `flush` work on the same from Python.
+    rings      sock.rx, sock.tx, sock.fill, sock.completion      entries as NumPy arrays
+    batches    receive_batch, send_batch, forward, release       packets as rows of an array
+    packets    receive, send, flush                              packets as objects
+
+All three work on the same compiled data path and may take turns.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
-from contextlib import ExitStack
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import replace
-from typing import Literal, get_args
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from xskit._fork import not_inherited
-from xskit.abi.xdp import SOL_XDP, SocketOption, Statistics
+import numpy as np
+
+from xskit.abi.xdp import Statistics
 from xskit.arguments import choice, literal, seconds, whole
 from xskit.bpf.redirect import RedirectProgram
-from xskit.closing import Closing
+from xskit.closing import Closing, forgotten
 from xskit.errors import Setting, UsageError
 from xskit.netconf.interfaces import look
 from xskit.xsk.attachment import Attachment
-from xskit.xsk.errors import Call, explain
+from xskit.xsk.batch import Batch, checked
+from xskit.xsk.bound import BoundSocket
+from xskit.xsk.errors import PortError
 from xskit.xsk.mapping import MappedRing
-from xskit.xsk.opening import HIGHEST_QUEUE, MOST_ENTRIES, BindMode, Plan, check, open_socket
-from xskit.xsk.packet import Packet
+from xskit.xsk.opening import HIGHEST_QUEUE, MOST_ENTRIES, BindMode
+from xskit.xsk.packet import Origin, Packet
 from xskit.xsk.path.owner import Owner, Sighting
-from xskit.xsk.traffic import Circulation, Sendable, Traffic
+from xskit.xsk.turn import Turn, new_token
 from xskit.xsk.umem import Umem, frame_at, require_open
+
+if TYPE_CHECKING:
+    from xskit.xsk.port import Port
+    from xskit.xsk.receiving import Receiving
+    from xskit.xsk.sending import Sending
 
 __all__ = ["Socket"]
 
-LEAST_BUDGET = 32
-"""TX_BATCH_SIZE (net/xdp/xsk.c): the packets one sendto sends unless told otherwise, and the least one may ask for."""
+FLUSH_STEP_S = 50e-6
+LONGEST_WAIT_S = 1.0
+"""Without packets, the interface is looked after this often: poll does not say that it is gone."""
+TX_STEP_S = 0.001
+"""How long to wait for packets at most while something lies in TX, which no poll of ours would send."""
+
+Sendable = bytes | bytearray | memoryview | Packet
+_SENDABLE = (bytes, bytearray, memoryview, Packet)
 
 
 class Socket(Closing):
     """A socket bound to one queue. The calling thread must be in the interface's network namespace.
+
+    At any moment one call may be receiving and one sending, from whichever threads; `close` and `statistics` work from
+    any thread and from signal handlers. `close` wakes the calls that are inside, and takes force when they return.
 
     Args:
         interface: its name.
@@ -52,6 +73,7 @@ class Socket(Closing):
             both to the caller. With a program, FILL is filled at once.
 
     Attributes:
+        receiver, transmitter: the kernel sockets with the RX and with the TX ring; None without one.
         zero_copy: packets are not copied between driver and packet memory (XDP_OPTIONS).
         xdp_mode: "native" or "generic" where the socket has a program of its own, else None.
         transmit_budget: packets that one sendto sends in copy mode; None: the kernel's 32.
@@ -94,139 +116,124 @@ class Socket(Closing):
                 f"{interface} has no TX queue {queue}: what is sent there would vanish",
                 remedy="tx=0, or ethtool -L for as many TX as RX queues",
             )
+        if not (rx or tx):
+            raise UsageError("a socket needs an RX or a TX ring", remedy="rx=2048")
         self.interface, self.ifindex, self.queue, self.mtu, self.umem = interface, facts.index, queue, facts.mtu, umem
-        self.multi_buffer: bool
-        self._circulation: Circulation
         self.xdp_mode: str | None = None
         self.why: list[str] = []
-        self._sharers: list[Socket] = []
-        self._last: Statistics | None = None
+        self.receiver: BoundSocket | None = None
+        self.transmitter: BoundSocket | None = None
         self._pid = os.getpid()
-        owner = shared if shared and (shared.ifindex, shared.queue) == (self.ifindex, queue) else None
-        if owner:
-            fill = completion = 0
-        shared_fd = shared.fd if shared else None
-        if shared_fd == -1:
-            raise explain(Call.BIND, errno.EBADF)
-        plan = Plan(facts, queue, umem, mode, rx, tx, fill, completion, multi_buffer, need_wakeup, shared_fd)
-        check(plan)
-        with ExitStack() as undo:
-            attachment = None
-            if program == "auto" and rx:
-                attachment = Attachment.make(facts.index, queue + 1, mode)
-                undo.callback(attachment.close)
-                self.xdp_mode = str(attachment.mode)
-                self.why += attachment.why
-                if mode == "auto" and self.xdp_mode == "generic":
-                    plan = replace(plan, mode="generic")
-            opened = open_socket(plan)
-            undo.callback(opened.socket.close)
-            self._socket, self._rings = opened.socket, opened.rings
-            undo.callback(self._rings.close)
-            self.zero_copy = opened.zero_copy
-            self.multi_buffer = shared.multi_buffer if shared else opened.multi_buffer
-            self.why += opened.why
-            self.transmit_budget = self._set_budget(tx)
-            self._circulation = owner._circulation if owner else self._new_circulation()
-            self._traffic = Traffic(
-                interface,
-                queue,
-                opened.socket,
-                self._rings.rx,
-                self._rings.tx,
-                self._circulation,
-                self.multi_buffer,
-                told_late=self.told_late,
-            )
-            undo.callback(self._leave, owner)
-            umem.adopt(self)
-            if owner:
-                owner._sharers.append(self)
-            if attachment:
-                undo.callback(attachment.close)  # detached before anything of the socket goes; closing twice is fine
-            self._steps = undo.pop_all()
-        not_inherited(self, lambda inherited: inherited._socket.close())
-        chosen = attachment.program if attachment else program
-        if isinstance(chosen, RedirectProgram):
-            try:
-                self._traffic.prepare()
-                self.register(chosen)
-            except BaseException:
-                self.close()
-                raise
-
-    def _new_circulation(self) -> Circulation:
-        assert self._rings.fill is not None
-        assert self._rings.completion is not None
-        return Circulation(self.umem, self._rings.fill, self._rings.completion)
-
-    def _set_budget(self, entries: int) -> int | None:
-        """XDP_MAX_TX_SKB_BUDGET (Linux 6.17): as many as the TX ring has."""
-        if entries < LEAST_BUDGET:
-            return None
+        self._closing = self._closed = False
+        self._last: Statistics | None = None
+        self._sharers: list[Socket] = []
+        self._owner = shared if shared and (shared.ifindex, shared.queue) == (facts.index, queue) else None
+        self._number: int = self._owner._number if self._owner else umem.next_number()
+        self._origin = Origin(umem, queue)
+        self._registered: RedirectProgram | None = None
+        self._attachment: Attachment | None = None
+        self._receive_turn = Turn("receiving", self._name)
+        self._send_turn = Turn("sending", self._name)
+        self._receiving: Receiving | None = None
+        self._sending: Sending | None = None
+        self._stamped = self._to_fill = False
         try:
-            self._socket.setsockopt(SOL_XDP, SocketOption.MAX_TX_SKB_BUDGET, entries)
-        except OSError as error:
-            if error.errno == errno.ENOPROTOOPT:
-                return None
-            condition = "budget" if error.errno == errno.EACCES else ""
-            raise explain(
-                Call.OPTION, error, condition, option="XDP_MAX_TX_SKB_BUDGET", budget=entries, entries=entries
-            ) from error
-        return entries
+            if program == "auto" and rx:
+                self._attachment = Attachment.make(facts.index, queue + 1, mode)
+                self.xdp_mode = str(self._attachment.mode)
+                self.why += self._attachment.why
+                if mode == "auto" and self.xdp_mode == "generic":
+                    mode = "generic"
+            bind = partial(
+                BoundSocket,
+                facts,
+                queue,
+                umem,
+                fill=fill,
+                completion=completion,
+                mode=mode,
+                multi_buffer=multi_buffer,
+                need_wakeup=need_wakeup,
+            )
+            base = shared.primary if shared else None
+            if rx:
+                self.receiver = base = bind(shared=base, rx=rx, tx=0)
+            if tx:
+                self.transmitter = bind(shared=base, rx=0, tx=tx)
+            for bound in (self.receiver, self.transmitter):
+                self.why += bound.why if bound else []
+            self._to_fill = self.receiver is not None and self._owner is None
+            umem.to_fill += self._to_fill
+            umem.adopt(self)
+            if self._owner:
+                self._owner._sharers.append(self)
+            chosen = self._attachment.program if self._attachment else program
+            if isinstance(chosen, RedirectProgram):
+                self._open_receiving().take(0)
+                self.register(chosen)
+        except BaseException:
+            self.close()
+            raise
+
+    # --- facts --------------------------------------------------------------------------------------------------
 
     @property
-    def told_late(self) -> bool:
-        """Whether TX may still show what the kernel has taken from it.
+    def primary(self) -> BoundSocket:
+        """The kernel socket that FILL and COMPLETION of the queue belong to."""
+        bound = self.receiver or self.transmitter
+        assert bound is not None
+        return bound.primary
 
-        In copy mode before Linux 6.17 a sendto that ends with an error says nothing of what it has taken: the one that
-        finds nothing more to take does (net/xdp/xsk.c, __xsk_generic_xmit). The budget came with the same Linux.
-        """
-        return not self.zero_copy and self.transmit_budget is None
+    @property
+    def zero_copy(self) -> bool:
+        """Whether packets are not copied between driver and packet memory (XDP_OPTIONS)."""
+        return self.primary.zero_copy
 
-    # --- facts, and what compiled code works on -----------------------------------------------------------------
+    @property
+    def multi_buffer(self) -> bool:
+        """Whether packets may be longer than a frame."""
+        return self.primary.multi_buffer
+
+    @property
+    def transmit_budget(self) -> int | None:
+        """Packets that one sendto sends in copy mode; None: the kernel's 32."""
+        return self.transmitter.transmit_budget if self.transmitter else None
 
     @property
     def fd(self) -> int:
-        """The file descriptor, close-on-exec; -1 once closed."""
-        return self._socket.fileno()
+        """The descriptor of the receiver, or of the transmitter without one; close-on-exec; -1 once closed."""
+        bound = self.receiver or self.transmitter
+        return bound.fd if bound else -1
 
     def fileno(self) -> int:
-        """For select and the like. Polling a socket that has packets in TX sends them, and hides what is refused."""
-        return self._socket.fileno()
+        """For select and the like: readable when packets wait in RX."""
+        return self.fd
 
     @property
-    def rx_ring(self) -> int | None:
-        """Address of the Ring record of RX, None without one; valid until close."""
-        return _record(self._rings.rx)
-
-    @property
-    def tx_ring(self) -> int | None:
-        """Address of the Ring record of TX, None without one; valid until close."""
-        return _record(self._rings.tx)
-
-    @property
-    def fill_ring(self) -> int | None:
-        """Address of the Ring record of FILL, None where another socket of the queue has it; valid until close."""
-        return _record(self._rings.fill)
-
-    @property
-    def completion_ring(self) -> int | None:
-        """Address of the Ring record of COMPLETION, None where another socket of the queue has it."""
-        return _record(self._rings.completion)
+    def closed(self) -> bool:
+        """True once closed, and in a forked child."""
+        return self.fd < 0
 
     @property
     def refused(self) -> int:
         """Packets given to `send` that the kernel refused: no carrier, too long, too short (EBUSY from sendto)."""
-        return self._traffic.refused
+        return self._sending.refused if self._sending else 0
 
     def statistics(self) -> Statistics:
-        """XDP_STATISTICS of this socket; after close, as they were then. `rx_fill_ring_empty` is that of the queue's
-        FILL ring. UsageError in a forked child."""
+        """XDP_STATISTICS of RX and TX together; after close, as they were then. From any thread.
+
+        Raises:
+            UsageError: this is a forked child.
+        """
         if self._last is not None:
             return self._last
-        self._require_open()
-        return Statistics.unpack(self._socket.getsockopt(SOL_XDP, SocketOption.STATISTICS, Statistics.LAYOUT.size))
+        received = self.receiver.statistics() if self.receiver else None
+        sent = self.transmitter.statistics() if self.transmitter else None
+        if received is None or sent is None:
+            found = received or sent
+            assert found is not None
+            return found
+        return replace(received, tx_invalid_descriptors=sent.tx_invalid_descriptors, tx_ring_empty=sent.tx_ring_empty)
 
     def register(self, program: RedirectProgram) -> None:
         """From now on this program gives the queue's packets to this socket, until `close`.
@@ -239,10 +246,12 @@ class Socket(Closing):
         if not isinstance(program, RedirectProgram):
             raise UsageError(f"program must be a RedirectProgram, not {literal(program)}")
         program.register(self.queue, self.fd)
-        self._traffic.stamped = True
-        self._steps.callback(_unregister, program, self.queue)
+        self._registered = program
+        self._stamped = True
+        if self._receiving:
+            self._receiving.stamped = True
 
-    # --- packets ------------------------------------------------------------------------------------------------
+    # --- receiving ----------------------------------------------------------------------------------------------
 
     def receive(self, timeout: float | None = None, limit: int = 64) -> list[Packet]:
         """The packets that are there, at most `limit`; if there is none, the first to come.
@@ -252,76 +261,324 @@ class Socket(Closing):
             limit: the most packets to take.
 
         Returns:
-            Packets that are valid until the next `receive`, unless kept. Empty when the time is over.
+            Packets that are valid until the next call that receives, unless kept. Empty when the time is over, or when
+            the socket is closed meanwhile.
 
         Raises:
-            UsageError: no RX ring, a limit below 1, or a view of an earlier packet is still in use: that packet then
-                counts as kept, until `release`.
+            UsageError: no RX ring, a limit below 1, another call is receiving, or a view of an earlier packet is still
+                in use: that packet then counts as kept, until `release`.
             PortError: the interface went down or away while packets were being sent.
         """
-        self._require_open()
-        return self._traffic.receive(seconds("timeout", timeout), whole("limit", limit, 1, MOST_ENTRIES))
+        return list(map(partial(Packet, self._origin), self._take(timeout, limit).tolist()))
 
-    def send(self, packets: Iterable[Sendable]) -> int:
-        """Put packets in TX and make the kernel take them. Bytes are copied once; a Packet of the same memory is not,
-        and is gone afterwards.
+    def receive_batch(self, limit: int = 64, timeout: float | None = None) -> Batch:
+        """The same as `receive`, as one array: see Batch."""
+        return Batch(self._origin, self._take(timeout, limit))
+
+    def __iter__(self) -> Iterator[Packet]:
+        """Every packet that comes, until the socket is closed."""
+        while not self.closed:
+            yield from self.receive()
+
+    async def batches(self, limit: int = 64) -> AsyncIterator[Batch]:
+        """Every batch that comes, until the socket is closed: for asyncio and trio, without a thread of its own.
+
+        A batch is valid until the next one is asked for, unless kept.
+
+        Raises:
+            UsageError, PortError: as `receive` says.
+        """
+        while not self.closed:
+            batch = self.receive_batch(limit, timeout=0)
+            if len(batch):
+                yield batch
+            elif self._receiving:
+                await self._receiving.waiting.readable(TX_STEP_S if self.sending else LONGEST_WAIT_S)
+
+    def _take(self, timeout: float | None, limit: int) -> np.ndarray[Any, Any]:
+        """The rows of the next batch."""
+        timeout, limit = seconds("timeout", timeout), whole("limit", limit, 1, MOST_ENTRIES)
+        self._require_open()
+        token = new_token()
+        try:
+            self._receive_turn.take(token)
+            side = self._receiving or self._open_receiving()
+            if self._origin.viewed:
+                self._origin.let_go()
+            rows = side.take(limit)
+            if not len(rows):
+                rows = self._wait(side, timeout, limit)
+            if self.umem.debug:
+                self.umem.check()
+            return rows
+        finally:
+            self._receive_turn.give(token)
+            if self._closing:
+                self._close_if_idle()
+
+    def _wait(self, side: Receiving, timeout: float | None, limit: int) -> np.ndarray[Any, Any]:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            self._go_on()
+            if not self.umem.pool.free:
+                self._collect_elsewhere()
+            side.wake()
+            left_s = TX_STEP_S if self.sending else LONGEST_WAIT_S
+            if deadline is not None:
+                left_s = min(left_s, deadline - time.monotonic())
+            if left_s > 0:
+                side.waiting.wait(left_s)
+            rows = side.take(limit)
+            if len(rows) or left_s <= 0 or self._closing:
+                return rows
+
+    def _open_receiving(self) -> Receiving:
+        from xskit.xsk.receiving import Receiving
+
+        if self.receiver is None:
+            raise UsageError("this socket has no RX ring: it only sends", remedy="rx=2048")
+        share = 0
+        if self._to_fill:
+            fill = self.primary.rings.fill
+            assert fill is not None
+            share = min(fill.size, max(1, self.umem.pool.free // (self.umem.to_fill + 1)))
+            self.umem.to_fill -= 1
+            self._to_fill = False
+        self._receiving = Receiving(self.receiver, self.umem, self._number, share)
+        self._receiving.stamped = self._stamped
+        return self._receiving
+
+    # --- sending ------------------------------------------------------------------------------------------------
+
+    def send(self, packets: Sendable | Batch | Iterable[Sendable]) -> int:
+        """Put packets in TX and make the kernel take them: one, or many. Bytes are copied once; a Packet of the same
+        memory is not, and is gone afterwards.
 
         Returns:
             How many were accepted: it stops before the first for which TX or the packet memory has no room. Those
             that the kernel then refuses are counted in `refused`.
 
         Raises:
-            UsageError: a packet that can never be sent; those before it were accepted.
+            UsageError: a packet that can never be sent, or another call is sending; those before it were accepted.
             PortError: the interface is down or gone; what was accepted stays in TX.
         """
+        if isinstance(packets, Batch):
+            return self.send_batch(packets)
+        if isinstance(packets, _SENDABLE):
+            packets = (packets,)
+        if isinstance(packets, str) or not isinstance(packets, Iterable):
+            raise UsageError(f"send takes packets, not {literal(packets)}", remedy="send([packet])")
         self._require_open()
-        return self._traffic.send(packets)
+        token = new_token()
+        try:
+            self._send_turn.take(token)
+            side = self._sending or self._open_sending()
+            accepted = side.send(packets)
+            if self.umem.debug:
+                self.umem.check()
+            return accepted
+        finally:
+            self._send_turn.give(token)
+            if self._closing:
+                self._close_if_idle()
 
-    def flush(self, timeout: float = 1.0) -> None:
+    def send_batch(self, batch: Batch) -> int:
+        """Send the packets of a batch, which lie in the packet memory of this socket, without a copy. What was accepted
+        is gone from the batch.
+
+        Returns:
+            How many were accepted, from the first on: it stops before the first for which TX has no room.
+
+        Raises:
+            UsageError: a packet has gone, or has too many frames, or another call is sending; those before it were
+                accepted.
+            PortError: the interface is down or gone; what was accepted stays in TX.
+        """
+        if not isinstance(batch, Batch):
+            raise UsageError(f"batch must be a Batch, not {literal(batch)}", remedy="send(packets)")
+        if batch.umem is not self.umem:
+            raise UsageError(
+                "the batch lies in other packet memory than this socket's", remedy="send([bytes(p) for p in batch])"
+            )
+        self._require_open()
+        token = new_token()
+        try:
+            self._send_turn.take(token)
+            side = self._sending or self._open_sending()
+            accepted = side.send_rows(checked(batch.rows))
+            if self.umem.debug:
+                self.umem.check()
+            return accepted
+        finally:
+            self._send_turn.give(token)
+            if self._closing:
+                self._close_if_idle()
+
+    def forward(self, batch: Batch, to: Socket | Port) -> int:
+        """Send a batch, received here or changed here, out of another socket or port on the same packet memory.
+
+        Returns and raises as `send_batch` of `to` does.
+        """
+        if not hasattr(to, "send_batch"):
+            raise UsageError(f"to must be a Socket or a Port, not {literal(to)}")
+        return to.send_batch(batch)
+
+    def release(self, batch: Batch) -> None:
+        """Give back the frames of a batch now, instead of with the next call that receives."""
+        if not isinstance(batch, Batch):
+            raise UsageError(f"batch must be a Batch, not {literal(batch)}", remedy="packet.release()")
+        batch.release()
+
+    def flush(self, timeout: float | None = 1.0) -> None:
         """Go on until TX is empty and all frames are back: everything is sent, or was refused.
 
         Raises:
+            UsageError: no TX ring, or another call is sending.
             PortError: the interface is down or gone, or frames did not come back for `timeout` seconds.
         """
+        timeout = seconds("timeout", timeout)
         self._require_open()
-        self._traffic.flush(seconds("timeout", timeout))
+        token = new_token()
+        try:
+            self._send_turn.take(token)
+            side = self._sending or self._open_sending()
+            deadline = None if timeout is None else time.monotonic() + timeout
+            while (left := side.drive()) and not self._closing:
+                if deadline is not None and time.monotonic() > deadline:
+                    raise PortError(
+                        f"{left} frames sent on queue {self.queue} of {self.interface} did not come back within "
+                        f"{timeout:g} s",
+                        errno.ETIME,
+                        remedy=f"ip -details link show {self.interface}",
+                    )
+                time.sleep(FLUSH_STEP_S)
+            if self.umem.debug:
+                self.umem.check()
+        finally:
+            self._send_turn.give(token)
+            if self._closing:
+                self._close_if_idle()
 
-    def _require_open(self) -> None:
-        if self.fd < 0:
-            raise UsageError(f"the socket of queue {self.queue} of {self.interface} is closed")
+    def _open_sending(self) -> Sending:
+        from xskit.xsk.sending import Sending
+
+        if self.transmitter is None:
+            raise UsageError("this socket has no TX ring: it only receives", remedy="tx=2048")
+        self._sending = Sending(self.transmitter, self.umem, self._number)
+        return self._sending
+
+    @property
+    def sending(self) -> bool:
+        """Whether the kernel has frames that it has not completed."""
+        return self._sending is not None and self._sending.outstanding > 0
+
+    def _go_on(self) -> None:
+        """Go on with what is being sent, unless a call does so already."""
+        token = new_token()
+        try:
+            if self.sending and self._send_turn.try_take(token) and self._sending:
+                self._sending.drive()
+        finally:
+            self._send_turn.give(token)
+
+    def _collect_elsewhere(self) -> None:
+        """The packet memory is used up: take home what other sockets have sent."""
+        for user in self.umem.users:
+            if isinstance(user, Socket) and user is not self and not user.closed:
+                user._go_on()
 
     # --- the end ------------------------------------------------------------------------------------------------
 
     def from_kernel(self) -> list[Sighting]:
         """For Umem.check: the entries of RX and COMPLETION."""
-        return [*self._traffic.from_kernel(), *_places(self.umem, self._rings.completion, Owner.COMPLETION, Owner.TX)]
+        return [
+            *self._places(self.receiver.rings.rx if self.receiver else None, Owner.RX, Owner.FILL),
+            *self._places(self._own("completion"), Owner.COMPLETION, Owner.TX),
+        ]
 
     def to_kernel(self) -> list[Sighting]:
-        """For Umem.check: the entries of FILL and TX."""
-        return [*self._traffic.to_kernel(), *_places(self.umem, self._rings.fill, Owner.FILL, Owner.FILL)]
+        """For Umem.check: the entries of FILL and TX; none of TX where they say nothing of where the frames are."""
+        told_late = self.transmitter is not None and self.transmitter.told_late
+        tx = None if told_late or not self.transmitter else self.transmitter.rings.tx
+        return [
+            *self._places(self._own("fill"), Owner.FILL, Owner.FILL),
+            *self._places(tx, Owner.TX, Owner.TX),
+        ]
 
-    def _leave(self, owner: Socket | None) -> None:
-        """The last packets end."""
-        self._traffic.close()
-        self.umem.disown(self)
-        if owner is not None and self in owner._sharers:
-            owner._sharers.remove(self)
+    def _own(self, ring: str) -> MappedRing | None:
+        """FILL or COMPLETION of the queue, unless another socket has it."""
+        return None if self._owner else getattr(self.primary.rings, ring)
+
+    def _places(self, ring: MappedRing | None, place: Owner, owner: Owner) -> list[Sighting]:
+        return [(frame_at(self.umem, address), place, owner) for address in ring.addresses()] if ring else []
+
+    def _require_open(self) -> None:
+        if self._closing or self.fd < 0:
+            raise UsageError(f"the socket of {self._name()} is closed")
+
+    def _name(self) -> str:
+        return f"queue {self.queue} of {self.interface}"
 
     def close(self) -> None:
         """Out of the XSKMAP, detach, unmap, close: in this order; twice is fine. Then the queue is free, some 20 to
-        45 ms later. In a forked child it is closed from the start, and all that is the parent's stays."""
+        45 ms later. In a forked child it is closed from the start, and all that is the parent's stays.
+
+        Calls that are inside are woken; the last of them to return closes the socket.
+        """
         if os.getpid() != self._pid:
             return
-        if self._last is None:
-            self._last = self.statistics()
+        self._closing = True
         for sharer in list(self._sharers):
             sharer.close()
-        self._steps.close()
-        if self._rings.fill:
-            self._circulation.abandon()  # only now is the kernel done with its frames
+        if self._receiving:
+            self._receiving.waiting.wake()
+        self._close_if_idle()
+
+    def _close_if_idle(self) -> None:
+        """Unless a call is inside, here or in a socket that shares the queue."""
+        token = new_token()
+        try:
+            if self._receive_turn.try_take(token) and self._send_turn.try_take(token) and not self._sharers:
+                self._close_now()
+        finally:
+            self._receive_turn.give(token)
+            self._send_turn.give(token)
+
+    def _close_now(self) -> None:
+        """Each step may be done twice: an exception between any two of them leaves the rest to the next call."""
+        if self._closed:
+            return
+        if self._last is None and (self.receiver or self.transmitter):
+            self._last = self.statistics()
+        if self._registered and not self._registered.program.closed:
+            self._registered.unregister(self.queue)
+        self._registered = None
+        if self._attachment:
+            self._attachment.close()
+        for bound in (self.transmitter, self.receiver):
+            if bound:
+                bound.close()
+        for side in (self._sending, self._receiving):  # only now is the kernel done with its frames
+            if side:
+                side.close()
+        if self._to_fill:
+            self._to_fill = False
+            self.umem.to_fill -= 1
+        self.umem.disown(self)
+        self._closed = True
+        if self._owner and self in self._owner._sharers:
+            self._owner._sharers.remove(self)
+            if self._owner._closing:
+                self._owner._close_if_idle()
+
+    def __del__(self) -> None:
+        if getattr(self, "_closed", True) is False and os.getpid() == self._pid:
+            forgotten(self)
 
     def __repr__(self) -> str:
-        return f"<Socket of queue {self.queue} of {self.interface}, {'zero copy' if self.zero_copy else 'copy'}>"
+        if not (self.receiver or self.transmitter):
+            return f"<Socket of {self._name()}>"
+        return f"<Socket of {self._name()}, {'zero copy' if self.zero_copy else 'copy'}>"
 
 
 def _check_memory(umem: Umem, shared: Socket | None) -> None:
@@ -333,16 +590,3 @@ def _check_memory(umem: Umem, shared: Socket | None) -> None:
             f"umem must be the packet memory of the socket that shares it, queue {shared.queue} of {shared.interface}",
             remedy="umem=shared.umem",
         )
-
-
-def _record(ring: MappedRing | None) -> int | None:
-    return ring.record if ring else None
-
-
-def _places(umem: Umem, ring: MappedRing | None, place: Owner, owner: Owner) -> list[Sighting]:
-    return [(frame_at(umem, address), place, owner) for address in ring.addresses()] if ring else []
-
-
-def _unregister(program: RedirectProgram, queue: int) -> None:
-    if not program.program.closed:
-        program.unregister(queue)

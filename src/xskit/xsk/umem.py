@@ -11,6 +11,7 @@ The same memory may be registered on many sockets at once: that is how ports sha
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import re
 import resource
@@ -18,6 +19,7 @@ import socket
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
+from weakref import ref
 
 from xskit._fork import not_inherited
 from xskit.abi.xdp import (
@@ -31,17 +33,18 @@ from xskit.abi.xdp import (
     UmemReg,
 )
 from xskit.arguments import literal, whole
-from xskit.closing import Closing
+from xskit.closing import Closing, forgotten
 from xskit.errors import Setting, UsageError
 from xskit.memory import PAGE_BYTES
 from xskit.xsk.errors import Call, explain
-from xskit.xsk.oldpool import FramePool
 from xskit.xsk.pages import Pages
 from xskit.xsk.path.owner import Owner, Sighting
 from xskit.xsk.probe import looks_at_length, why_no_frames_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from xskit.xsk.path.table import FramePool, PacketTable
 
 __all__ = ["Umem", "frame_at", "offset_at", "require_open"]
 
@@ -130,7 +133,12 @@ class Umem(Closing):
             | (UmemFlag.TX_METADATA_LEN if tx_metadata_bytes else UmemFlag.NONE)
         )
         self._pages = Pages(frames * frame_size, populate=populate, huge=huge, hugetlb=hugetlb)
-        self._users: list[User] = []
+        self._users: list[ref[User]] = []
+        self._sockets = itertools.count(1)
+        self.line_bytes: memoryview[int] = memoryview(b"")
+        """The packet table, for quick looks at a line; empty before the first packet, and once closed."""
+        self.line_words: memoryview[int] = memoryview(b"").cast("I")
+        """The same by words of 32 bits."""
         self.to_fill = 0
         """FILL rings on this memory that have not got their share of the pool yet."""
         not_inherited(self, Umem._lose)
@@ -164,9 +172,50 @@ class Umem(Closing):
         return self.frame_size - self.packet_offset
 
     @cached_property
+    def table(self) -> PacketTable:
+        """The packet table of the Python-level API, made at first use; the engine has one of its own."""
+        from xskit.xsk.path.table import PacketTable
+
+        table = PacketTable(
+            self.frames,
+            base=self.address,
+            frame_bytes=self.frame_size,
+            unaligned=self.unaligned,
+            pools=1,
+            shared=True,
+            populate=False,
+        )
+        self.line_bytes, self.line_words = table.view, table.view.cast("I")
+        return table
+
+    @cached_property
     def pool(self) -> FramePool:
-        """The frames that the Python-level API hands round; made at first use, the engine has pools of its own."""
-        return FramePool(self.frames)
+        """The frames that the Python-level API hands round."""
+        from xskit.xsk.path.table import FramePool
+
+        return FramePool(self.table, 0, self.frames)
+
+    def parts(self, handle: int) -> list[tuple[int, int]]:
+        """(offset, length) of each frame's share of a packet that the process holds."""
+        from xskit.xsk.path.lines import NIL
+
+        found, lines, base = [], self.table.lines, self.address
+        while handle != NIL:
+            line = lines[handle]
+            found.append((int(line["address"]) - base, int(line["span"])))
+            handle = int(line["fragment"])
+        return found
+
+    def hold(self) -> tuple[memoryview, ...]:
+        """Views of all memory that compiled code works on: whoever has them may call it, whatever is closed meanwhile.
+
+        Raises:
+            UsageError: the memory is closed.
+        """
+        views = (self._pages.view, *self.table.hold(), *self.pool.hold())
+        if not self._pages.view:
+            raise UsageError(CLOSED)
+        return views
 
     def frame_of(self, address: int) -> int:
         """The number of the frame that a ring's address lies in.
@@ -254,13 +303,21 @@ class Umem(Closing):
         fd.setsockopt(SOL_XDP, SocketOption.UMEM_REG, wanted.pack())
 
     def adopt(self, user: User) -> None:
-        """A socket that uses the memory says so; it is closed before the memory goes."""
-        self._users.append(user)
+        """A socket that uses the memory registers itself; it is closed before the memory goes."""
+        self._users.append(ref(user))
 
     def disown(self, user: User) -> None:
         """The socket is closed."""
-        if user in self._users:
-            self._users.remove(user)
+        self._users = [known for known in self._users if known() not in (user, None)]
+
+    def next_number(self) -> int:
+        """A number for a socket of this memory that no other one has."""
+        return next(self._sockets)
+
+    @property
+    def users(self) -> list[User]:
+        """The sockets that use the memory."""
+        return [user for known in self._users if (user := known()) is not None]
 
     def check(self) -> dict[Owner, int]:
         """Prove that every frame is in exactly one place, and count them by place.
@@ -272,21 +329,32 @@ class Umem(Closing):
             FrameError: a frame is in two places, in a place its owner does not explain, or lost.
         """
         # a frame that moves on meanwhile must not be seen twice: first what comes from the kernel, then what goes there
-        places = [place for user in self._users for place in user.from_kernel()]
-        places += [place for user in self._users for place in user.to_kernel()]
+        places = [place for user in self.users for place in user.from_kernel()]
+        places += [place for user in self.users for place in user.to_kernel()]
         return self.pool.check(places)
 
     def close(self) -> None:
         """Close the sockets that use the memory, then give it back; twice is fine. Where views of it are left, the
         pages stay mapped until the last of them is gone."""
-        for user in list(self._users):
+        for user in self.users:
             user.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
         self._pages.close()
+        self.line_bytes, self.line_words = memoryview(b""), memoryview(b"").cast("I")
+        for part in ("pool", "table"):
+            if part in self.__dict__:
+                getattr(self, part).close()
 
     def _lose(self) -> None:
         """In a forked child, which has zeros in its place."""
         self._users.clear()
-        self._pages.close()
+        self._let_go()
+
+    def __del__(self) -> None:
+        if getattr(self, "_pages", None) is not None and self._pages.address:
+            forgotten(self)
 
 
 def require_open(umem: Umem) -> None:

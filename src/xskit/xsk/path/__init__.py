@@ -8,6 +8,7 @@ pool, table    free frames, and the packet table from Python
 books          packets and bytes counted, from where they are taken to where they end
 receive        RX into a batch of packets; FILL kept full
 transmit       packets into TX, past the kernel, and home through COMPLETION
+entry          what Python calls: whole batches in one step
 
 Sockets, ports, the engine and the benchmarks use these functions and no others of their own.
 """

@@ -25,6 +25,7 @@ ENXIO = 6
 ENETDOWN = 100
 ENODEV = 19
 ENOBUFS = 105
+EOPNOTSUPP = 95
 
 _sendto = external("sendto", "int64", "int32", "int64", "int64", "int32", "int64", "uint32")
 _sendmsg = external("sendmsg", "int64", "int32", "int64", "int32")

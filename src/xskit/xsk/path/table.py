@@ -84,6 +84,10 @@ class PacketTable(Closing):
         """The number of the frame that an address in a ring means; -1 where it means none of this memory."""
         return frame_number(self.memory, address)
 
+    def hold(self) -> tuple[memoryview, ...]:
+        """Views that keep mapped what compiled code works on."""
+        return self._pages.view, self._records.view
+
     def next_pool(self) -> tuple[int, int]:
         """For FramePool: the address and the number of the next Pool record."""
         assert self._pool_count < self._most_pools, "the packet table was made for fewer pools"
@@ -132,6 +136,10 @@ class FramePool(Closing):
         self._places()[:] = np.arange(first + count - 1, first - 1, -1, dtype=np.uint32)
         if self.number:
             table.lines["home"][first : first + count] = self.number
+
+    def hold(self) -> tuple[memoryview, ...]:
+        """A view that keeps mapped what compiled code works on."""
+        return (self._pages.view,)
 
     @property
     def free(self) -> int:

@@ -1,0 +1,135 @@
+"""A batch of packets as one array: no Python object a packet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from xskit.arguments import literal, whole
+from xskit.errors import UsageError
+from xskit.xsk.packet import ROW, Origin, Packet, gone
+from xskit.xsk.path.entry import GONE, end_rows, gather
+
+if TYPE_CHECKING:
+    from xskit.xsk.umem import Umem
+
+__all__ = ["Batch"]
+
+
+class Batch:
+    """Packets in packet memory, a row each.
+
+    A batch that was received is valid until the next call that receives on its socket, unless `keep` is called. What
+    is sent or released is gone from then on. `batch[4]` is a Packet; `batch[2:5]` and `batch[mask]`, with an array of
+    truth values or of indices, are batches of some of its packets.
+
+    Attributes:
+        rows: a structured array: `address` of the packet's first byte as an offset in the packet memory, `length` in
+            bytes, `frames`, `arrived_ns` (CLOCK_MONOTONIC; 0 where the driver takes no stamp), and `handle` and
+            `number`, by which xskit knows the packet. Lengths may not be changed.
+    """
+
+    __slots__ = ("_origin", "rows")
+
+    def __init__(self, origin: Origin, rows: np.ndarray[Any, Any]) -> None:
+        self._origin = origin
+        self.rows = rows
+
+    @property
+    def queue(self) -> int:
+        """The RX queue that they came by."""
+        return self._origin.queue
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Packet: ...
+    @overload
+    def __getitem__(self, index: slice | np.ndarray[Any, Any]) -> Batch: ...
+    def __getitem__(self, index: int | slice | np.ndarray[Any, Any]) -> Packet | Batch:
+        if isinstance(index, (slice, np.ndarray, list)):
+            return Batch(self._origin, self.rows[index])
+        return Packet(self._origin, self.rows[index].item())
+
+    def __iter__(self) -> Iterator[Packet]:
+        return map(partial(Packet, self._origin), self.rows.tolist())
+
+    @property
+    def umem(self) -> Umem:
+        """The packet memory that they lie in."""
+        return self._origin.umem
+
+    def view(self, row: int) -> memoryview:
+        """The bytes of one packet; see `Packet.view`."""
+        return self[whole("row", row, 0, len(self.rows) - 1)].view
+
+    def column(self, offset: int, kind: Any = "u1") -> np.ndarray[Any, Any]:
+        """The field at a fixed offset of every packet, copied: `batch.column(12, ">u2")` are all EtherTypes.
+
+        Bytes behind a packet's end read as zeros.
+
+        Args:
+            offset: from the packet's first byte.
+            kind: a NumPy type, as `np.dtype` takes it.
+
+        Raises:
+            UsageError: not a type of fixed size, an offset below 0, or one of the packets has gone.
+        """
+        try:
+            dtype = np.dtype(kind)
+        except TypeError as error:
+            raise UsageError(f'kind must be a NumPy type such as ">u2", not {literal(kind)}') from error
+        if dtype.hasobject or not 0 < dtype.itemsize <= 1 << 16:
+            raise UsageError(f'kind must be a NumPy type of fixed size such as ">u2", not {literal(kind)}')
+        offset = whole("offset", offset, 0, (1 << 32) - 1)
+        rows = self._rows()
+        values = np.empty(len(rows), dtype)
+        if len(rows):
+            memory = self._origin.umem.table.memory
+            answer = gather(memory, _at(rows), len(rows), offset, dtype.itemsize, _at(values))
+            if answer <= GONE:
+                raise gone(self._origin.umem, f"packet {GONE - answer} of the batch")
+        return values
+
+    def keep(self) -> Batch:
+        """Let all of them outlive the next call that receives: they hold their frames until they are released or sent.
+
+        Raises:
+            UsageError: one of them has gone.
+        """
+        if self._end(keep=True):
+            raise gone(self._origin.umem, "a packet of the batch")
+        return self
+
+    def release(self) -> None:
+        """Give back the frames of those that are still held; twice is fine."""
+        if self._origin.umem.address:
+            self._end(keep=False)
+
+    def _end(self, keep: bool) -> int:
+        rows = self._rows()
+        return end_rows(self._origin.umem.table.memory, _at(rows), len(rows), int(keep)) if len(rows) else 0
+
+    def _rows(self) -> np.ndarray[Any, Any]:
+        if not self._origin.umem.address:
+            raise gone(self._origin.umem, "the batch")
+        return checked(self.rows)
+
+    def __repr__(self) -> str:
+        return f"<Batch of {len(self.rows)} packets, queue {self.queue}>"
+
+
+def checked(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Rows one after the other in memory, as compiled code takes them. Raises UsageError where they are something
+    else."""
+    if not isinstance(rows, np.ndarray) or rows.dtype != ROW or rows.ndim != 1:
+        raise UsageError(f"rows must be the structured array of a Batch, not {literal(rows)}")
+    return np.ascontiguousarray(rows)
+
+
+def _at(array: np.ndarray[Any, Any]) -> int:
+    return int(array.ctypes.data)

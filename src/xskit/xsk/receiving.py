@@ -1,0 +1,110 @@
+"""The receiving side of a socket: batches come out of RX, frames go into FILL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from xskit.memory import record_view, size_of
+from xskit.xsk.bound import BoundSocket
+from xskit.xsk.errors import Call, explain
+from xskit.xsk.packet import ROW
+from xskit.xsk.pages import Pages
+from xskit.xsk.path.calls import EAGAIN, EBUSY, ENETDOWN, EOPNOTSUPP
+from xskit.xsk.path.entry import Inbox, end_receiving, take_batch, wake_receiver
+from xskit.xsk.path.lines import NIL
+from xskit.xsk.path.receive import ARRIVAL_BYTES, RECEIVER_BYTES, Receiver
+from xskit.xsk.umem import Umem
+from xskit.xsk.waiting import Waiting
+
+__all__ = ["Receiving"]
+
+_HARMLESS = (0, EAGAIN, EBUSY, ENETDOWN, EOPNOTSUPP)
+"""Errors of a call that only wakes the kernel. EOPNOTSUPP: before Linux 5.11 only poll wakes the receiving side."""
+
+_FIRST_ROOM = 64
+
+
+class Receiving:
+    """RX and FILL of one socket; one call at a time (`Turn`).
+
+    Args:
+        bound: the socket that has the RX ring.
+        umem: the packet memory.
+        number: of the socket, among those of this packet memory.
+        share: frames that FILL should have; 0: those that another socket of the queue put there.
+
+    Attributes:
+        address: of the Inbox record.
+        waiting: sleeps until packets come.
+    """
+
+    def __init__(self, bound: BoundSocket, umem: Umem, number: int, share: int) -> None:
+        self._bound = bound
+        self._hold = umem.hold()
+        self.waiting = Waiting(bound.fd)
+        self._number = number
+        self._buffers: list[Pages] = []
+        inbox_bytes = -(-size_of(Inbox) // 64) * 64
+        self._records = Pages(inbox_bytes + RECEIVER_BYTES, populate=True, huge=False, hugetlb=False)
+        self.address = self._records.address
+        self.receiver = record_view(Receiver, self.address + inbox_bytes, self._records.view)
+        self._inbox = inbox = record_view(Inbox, self.address, self._records.view)
+        receiver = self.receiver
+        receiver.memory, receiver.pool = umem.table.memory, umem.pool.address
+        assert bound.rx_ring is not None
+        assert bound.primary.fill_ring is not None
+        receiver.rx, receiver.fill, receiver.fd = bound.rx_ring, bound.primary.fill_ring, bound.fd
+        receiver.target, receiver.number, receiver.head = share, number, NIL
+        inbox.receiver = self.address + inbox_bytes
+        self._make_room(_FIRST_ROOM)
+        inbox.open = 1
+
+    @property
+    def stamped(self) -> bool:
+        """Whether the program leaves its stamp before each packet."""
+        return bool(self.receiver.stamped)
+
+    @stamped.setter
+    def stamped(self, stamped: bool) -> None:
+        self.receiver.stamped = int(stamped)
+
+    def take(self, limit: int) -> np.ndarray[Any, Any]:
+        """The packets that are there, at most `limit`, as rows (ROW); those of the last batch end.
+
+        Empty, too, where the socket has been closed meanwhile.
+        """
+        if limit > self._inbox.room:
+            self._make_room(limit)
+        rows = np.empty(limit, ROW)
+        count = take_batch(self.address, rows.ctypes.data, limit)
+        return rows[: max(count, 0)]
+
+    def wake(self) -> None:
+        """Call the kernel: it takes frames from FILL, and says what became of the interface.
+
+        Raises:
+            PortError: the interface is gone.
+        """
+        code = wake_receiver(self.address)
+        if code > 0 and code not in _HARMLESS:
+            raise explain(Call.RECEIVE, code, interface=self._bound.interface)
+
+    def _make_room(self, limit: int) -> None:
+        """Room for batches of `limit` packets. The last batch ends first, so that nothing in the old room matters."""
+        if self._buffers:
+            take_batch(self.address, 0, 0)
+        held_bytes = -(-8 * limit // 64) * 64
+        made = Pages(held_bytes + ARRIVAL_BYTES * limit, populate=True, huge=False, hugetlb=False)
+        self._buffers.append(made)  # the old ones stay until the new ones are in place
+        self._inbox.room = 0
+        self._inbox.held = made.address
+        self._inbox.arrivals = made.address + held_bytes
+        self._inbox.room = limit
+        self._buffers = [made]
+
+    def close(self) -> None:
+        """The kernel has let go of its frames: they go home. Twice is fine."""
+        end_receiving(self.address, self._number)
+        self.waiting.close()

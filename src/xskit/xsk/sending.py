@@ -1,0 +1,193 @@
+"""The sending side of a socket: packets go into TX, frames come home by COMPLETION."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from xskit.arguments import literal
+from xskit.errors import UsageError
+from xskit.memory import record_view, size_of
+from xskit.xsk.bound import BoundSocket
+from xskit.xsk.errors import Call, explain
+from xskit.xsk.opening import MOST_FRAMES
+from xskit.xsk.packet import ROW, Packet, gone
+from xskit.xsk.pages import Pages
+from xskit.xsk.path.entry import GONE, Outbox, draft_rows, drive, end_sending, prepare, submit_rows
+from xskit.xsk.path.lines import NIL
+from xskit.xsk.path.transmit import TRANSMITTER_BYTES, Transmitter
+from xskit.xsk.umem import Umem
+
+__all__ = ["Sendable", "Sending"]
+
+Sendable = bytes | bytearray | memoryview | Packet
+
+CHUNK = 64
+"""Packets of bytes that are written and handed over at once."""
+
+
+class Sending:
+    """TX and COMPLETION of one socket; one call at a time (`Turn`).
+
+    Args:
+        bound: the socket that has the TX ring.
+        umem: the packet memory.
+        number: of the socket, among those of this packet memory.
+
+    Attributes:
+        address: of the Outbox record.
+    """
+
+    def __init__(self, bound: BoundSocket, umem: Umem, number: int) -> None:
+        self._bound, self._umem, self._number = bound, umem, number
+        self._most_frames = MOST_FRAMES if bound.multi_buffer else 1
+        self._hold = umem.hold()
+        outbox_bytes = -(-size_of(Outbox) // 64) * 64
+        drafts = outbox_bytes + -(-TRANSMITTER_BYTES // 64) * 64
+        self._records = Pages(drafts + 8 * CHUNK, populate=True, huge=False, hugetlb=False)
+        self.address = self._records.address
+        self.transmitter = sender = record_view(Transmitter, self.address + outbox_bytes, self._records.view)
+        outbox = record_view(Outbox, self.address, self._records.view)
+        assert bound.tx_ring is not None
+        assert bound.primary.completion_ring is not None
+        sender.memory, sender.tx, sender.completion = umem.table.memory, bound.tx_ring, bound.primary.completion_ring
+        sender.fd, sender.number, sender.always = bound.fd, number, int(not bound.need_wakeup)
+        sender.zero_copy, sender.told_late = int(bound.zero_copy), int(bound.told_late)
+        outbox.transmitter, outbox.pool = self.address + outbox_bytes, umem.pool.address
+        outbox.offset, outbox.capacity = umem.packet_offset, umem.capacity
+        outbox.drafts, outbox.room = self.address + drafts, CHUNK
+        outbox.open = 1
+
+    @property
+    def refused(self) -> int:
+        """Packets that the kernel refused to send."""
+        return int(self.transmitter.refused)
+
+    @property
+    def outstanding(self) -> int:
+        """Frames that the kernel has not completed."""
+        return int(self.transmitter.outstanding)
+
+    def send(self, packets: Iterable[Sendable]) -> int:
+        """See Socket.send."""
+        left, accepted = iter(packets), 0
+        while room := self._room():
+            chunk = list(islice(left, min(room, CHUNK)))
+            taken = self._send_chunk(chunk)
+            accepted += taken
+            if taken < len(chunk) or not chunk:
+                break
+        self._room()  # drafts that found no place go home
+        return accepted
+
+    def send_rows(self, rows: np.ndarray[Any, Any]) -> int:
+        """See Socket.send_batch."""
+        if self.outstanding:
+            self.drive()
+        return self._submit(rows)
+
+    def drive(self) -> int:
+        """Go on with what is being sent; returns the frames that the kernel still has.
+
+        Raises:
+            PortError: the interface is down or gone.
+        """
+        left = drive(self.address)
+        self._raise_failure()
+        return max(left, 0)
+
+    def _room(self) -> int:
+        """Go on with what is being sent; returns the entries that are free in TX then."""
+        room = prepare(self.address)
+        self._raise_failure()
+        return max(room, 0)
+
+    def _send_chunk(self, chunk: list[Sendable]) -> int:
+        """At most CHUNK packets; returns how many were accepted."""
+        lengths: list[int] = []
+        trouble = None
+        try:
+            lengths.extend(map(self._length, chunk))
+        except UsageError as error:
+            trouble = error
+        rows = np.zeros(len(lengths), ROW)
+        rows["length"], rows["handle"] = lengths, NIL
+        for place, packet in enumerate(chunk[: len(lengths)]):
+            if isinstance(packet, Packet) and packet.umem is self._umem:
+                rows[place] = packet.row
+        drafted = rows[: max(0, draft_rows(self.address, rows.ctypes.data, len(rows)))]
+        for (address, _, length, frames, _, _), data in zip(drafted.tolist(), chunk, strict=False):
+            if not (isinstance(data, Packet) and data.umem is self._umem):
+                self._write(address, length, frames, data)
+        accepted = self._submit(drafted)
+        if trouble is not None and accepted == len(lengths):
+            raise trouble
+        return accepted
+
+    def _length(self, packet: Sendable) -> int:
+        """Bytes of a packet. Raises UsageError where it cannot be sent at all."""
+        if isinstance(packet, Packet):
+            packet.require()
+            packet.let_go()
+        elif not isinstance(packet, (bytes, bytearray)) and not (isinstance(packet, memoryview) and _is_flat(packet)):
+            raise UsageError(
+                f"a packet must be bytes or a Packet, not {literal(packet)}", remedy="send([bytes(packet)])"
+            )
+        length = packet.nbytes if isinstance(packet, memoryview) else len(packet)
+        if isinstance(packet, Packet) and packet.umem is self._umem:
+            frames = packet.frames
+        else:
+            frames = -(-length // self._umem.capacity)
+        if frames == 0:
+            raise UsageError("a packet of no bytes cannot be sent")
+        if frames > 1 and self._most_frames == 1:
+            raise UsageError(
+                f"a packet of {length} bytes needs {frames} frames, and this socket has no multi-buffer",
+                remedy="multi_buffer=True on Linux 6.6 or later",
+            )
+        if frames > self._most_frames:
+            raise UsageError(
+                f"a packet of {length} bytes needs {frames} frames, and the kernel sends at most {MOST_FRAMES} at once"
+            )
+        return length
+
+    def _write(self, address: int, length: int, frames: int, packet: Sendable) -> None:
+        """A packet's bytes go into the frames of its draft, which are not always neighbours."""
+        data = memoryview(bytes(packet) if isinstance(packet, Packet) else packet).cast("B")
+        if frames == 1:
+            self._umem.view(address, length)[:] = data
+            return
+        handle = address // self._umem.frame_size
+        for offset, span in self._umem.parts(handle):
+            self._umem.view(offset, span)[:] = data[:span]
+            data = data[span:]
+
+    def _submit(self, rows: np.ndarray[Any, Any]) -> int:
+        """Hand packets over; returns how many."""
+        count = submit_rows(self.address, rows.ctypes.data, len(rows), self._most_frames)
+        self._raise_failure()
+        if count <= GONE:
+            raise gone(self._umem, f"packet {GONE - count} of the batch")
+        return max(count, 0)
+
+    def _raise_failure(self) -> None:
+        code = self.transmitter.down or self.transmitter.failure
+        if code:
+            self.transmitter.failure = 0
+            raise explain(Call.SEND, errno.ENXIO if code == errno.ENODEV else code, interface=self._bound.interface)
+
+    def close(self) -> None:
+        """The kernel has let go of its frames: they go home. Twice is fine."""
+        end_sending(self.address, self._number)
+
+
+def _is_flat(view: memoryview) -> bool:
+    """Whether its bytes can be copied in one go."""
+    try:
+        return view.c_contiguous
+    except ValueError:  # it was released
+        return False
