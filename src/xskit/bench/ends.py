@@ -19,8 +19,9 @@ from xskit.bench.settings import CLOCKS, Case
 from xskit.closing import Closing
 from xskit.engine.histogram import BYTES
 from xskit.memory import Arena, array_at, record_view, size_of
+from xskit.netconf.interfaces import look
+from xskit.xsk.bound import BoundSocket
 from xskit.xsk.path.rings import INDEX_MASK, Ring
-from xskit.xsk.socket import Socket
 from xskit.xsk.umem import Umem
 
 __all__ = ["End", "memory", "waiting"]
@@ -82,7 +83,7 @@ class End(Closing):
             places = self._reserve(source, check, echo)
             base = self._arena.open()
             undo.callback(self._arena.close)
-            self.sockets: list[Socket] = []
+            self.sockets: list[BoundSocket] = []
             for number in range(case.sharers):
                 self.sockets.append(undo.enter_context(self._open_socket(number, receives, sends)))
             self.addresses = [base + place["queue"] for place in places]
@@ -119,15 +120,15 @@ class End(Closing):
             places.append(place)
         return places
 
-    def _open_socket(self, number: int, receives: bool, sends: bool) -> Socket:
+    def _open_socket(self, number: int, receives: bool, sends: bool) -> BoundSocket:
         case = self.case
         owner = self.sockets[0] if number else None
         generic = self._program is not None and str(self._program.mode) == "generic"
         fill = 1 << max(4, (max(self._fill, 1) - 1).bit_length())
-        return Socket(
-            self.interface,
+        return BoundSocket(
+            look(self.interface),
             self.queue,
-            umem=self.umem,
+            self.umem,
             shared=owner,
             rx=case.ring if receives else 0,
             tx=case.ring if sends else 0,
@@ -136,7 +137,6 @@ class End(Closing):
             mode="generic" if generic and case.xdp == "auto" else case.xdp,
             multi_buffer=case.multi_buffer,
             need_wakeup=case.need_wakeup,
-            program=None,
         )
 
     def _set_up(self, number: int, at: dict[str, int]) -> None:

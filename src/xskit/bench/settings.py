@@ -13,8 +13,7 @@ from xskit.bench.inference import PAIRS
 from xskit.bench.packet import DESTINATION_MAC, PATTERN, SOURCE_MAC, PacketSpec
 from xskit.errors import UsageError
 from xskit.netconf.names import check_interface_name
-from xskit.xsk.opening import BindMode
-from xskit.xsk.opening import MOST_FRAMES
+from xskit.xsk.opening import MOST_FRAMES, BindMode
 from xskit.xsk.umem import SMALLEST_FRAME_BYTES
 
 __all__ = ["MODES", "QUEUES", "BenchMode", "Case", "Conditions", "DriveKind", "sweep"]

@@ -15,8 +15,9 @@ from xskit import libc
 from xskit.bench.bed import Place
 from xskit.bench.copies import CopyCount
 from xskit.bench.settings import Case
+from xskit.netconf.interfaces import look
+from xskit.xsk.bound import BoundSocket
 from xskit.xsk.mapping import MappedRing
-from xskit.xsk.socket import Socket
 from xskit.xsk.umem import Umem
 
 __all__ = ["Sends", "count_sends"]
@@ -47,10 +48,12 @@ def count_sends(case: Case, place: Place, rounds: int) -> Sends:
     packet = case.packet.build()
     with place.inside(), ExitStack() as stack:
         umem = stack.enter_context(Umem(PACKETS, case.frame_size))
-        opened = stack.enter_context(Socket(place.near[0], 0, umem=umem, rx=0, program=None, mode=case.xdp))
+        opened = stack.enter_context(
+            BoundSocket(look(place.near[0]), 0, umem, rx=0, tx=2048, fill=2048, completion=2048, mode=case.xdp)
+        )
         for frame in range(PACKETS):
             umem.view(frame * case.frame_size, len(packet))[:] = packet
-        tx, completion = opened._rings.tx, opened._rings.completion
+        tx, completion = opened.rings.tx, opened.rings.completion
         assert tx is not None
         assert completion is not None
         descriptors = [(frame * case.frame_size, len(packet), 0) for frame in range(PACKETS)]

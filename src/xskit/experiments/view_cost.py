@@ -99,7 +99,8 @@ def _read(opened: Socket, reader: Reader, seconds: float) -> tuple[int, int]:
 
 def _by_hand(opened: Socket) -> int:
     """Take descriptors, count those that end a packet, give the frames back."""
-    rings = opened._rings
+    assert opened.receiver
+    rings = opened.receiver.rings
     assert rings.rx is not None
     assert rings.fill is not None
     taken = rings.rx.take_descriptors(4 * LIMIT)
@@ -109,7 +110,8 @@ def _by_hand(opened: Socket) -> int:
 
 def _by_hand_joined(opened: Socket) -> int:
     """As by hand, and put the bytes of each packet together."""
-    rings, umem = opened._rings, opened.umem
+    assert opened.receiver
+    rings, umem = opened.receiver.rings, opened.umem
     assert rings.rx is not None
     assert rings.fill is not None
     taken = rings.rx.take_descriptors(4 * LIMIT)

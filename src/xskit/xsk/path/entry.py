@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from xskit.jit import as_i64, as_u8, compiled, i64, inlined
 from xskit.memory import I64, U32, Record, record_at, size_of
-from xskit.xsk.path.lines import KEPT, NIL, PacketLine, packet_line
+from xskit.xsk.path.lines import KEPT, NIL, PacketLine, forget_packet, packet_line
 from xskit.xsk.path.pool import (
     FILL,
     FREE,
@@ -200,7 +200,7 @@ def draft(address: int, row_address: int) -> bool:
         frame = take_frame(pool)
         line = packet_line(table, frame)
         move(pool, line, frame, FREE, HELD)
-        line.number = i64(line.number) + 1
+        forget_packet(line)
         line.address = memory.base + frame * memory.frame_bytes + outbox.offset
         line.span = min(left, outbox.capacity)
         line.fragment = NIL
@@ -274,7 +274,11 @@ def submit_rows(address: int, rows: int, count: int, most_frames: int) -> int:
             break
         if descriptors + i64(line.frames) > free:
             break
-        descriptors = write_packet(transmitter, tx, descriptors, handle)
+        written = write_packet(transmitter, tx, descriptors, handle)
+        if written == descriptors:
+            answer = GONE - taken
+            break
+        descriptors = written
         taken += 1
     submit(transmitter, tx, descriptors, taken)
     unlock(memory, transmitter.memory)

@@ -189,14 +189,12 @@ def reap(transmitter: Transmitter) -> int:
 
     Returns how many frames came.
     """
-    completion = ring_at(transmitter.completion)
-    done = available(completion, transmitter.outstanding)
-    if done == 0:
-        return 0
     memory = memory_at(transmitter.memory)
     table = memory.table
     strays = transmitter.strays
-    lock(memory, transmitter.memory)
+    lock(memory, transmitter.memory)  # sockets that share the queue share COMPLETION
+    completion = ring_at(transmitter.completion)
+    done = available(completion, transmitter.outstanding)
     for number in range(done):
         frame = frame_of(memory, read_address(completion, number))
         if frame < 0:
