@@ -11,7 +11,7 @@ import numpy as np
 from xskit.arguments import whole
 from xskit.errors import UsageError
 from xskit.memory import layout, offset_of
-from xskit.xsk.path.entry import Row, end_rows
+from xskit.xsk.path.entry import PacketRow, end_rows
 from xskit.xsk.path.lines import KEPT, PacketLine
 from xskit.xsk.path.owner import Owner
 from xskit.xsk.path.sizes import LINE_BYTES
@@ -19,15 +19,15 @@ from xskit.xsk.path.sizes import LINE_BYTES
 if TYPE_CHECKING:
     from xskit.xsk.umem import Umem
 
-__all__ = ["ROW", "Origin", "Packet", "gone"]
+__all__ = ["ROW", "Origin", "Packet", "Sendable", "gone"]
 
 RowTuple = tuple[int, int, int, int, int, int]
-"""The fields of a Row: address, arrived_ns, length, frames, handle, number."""
+"""The fields of a PacketRow: address, arrived_ns, length, frames, handle, number."""
 
 _NUMBER, _STATE, _OWNER = (offset_of(PacketLine, name) for name in ("number", "state", "owner"))
 _HELD = int(Owner.HELD)
 
-ROW: np.dtype[Any] = layout(Row)
+ROW: np.dtype[Any] = layout(PacketRow)
 """The rows of a Batch."""
 
 
@@ -246,6 +246,10 @@ class Packet:
     def __repr__(self) -> str:
         state = "gone" if self.gone else "kept" if self.kept else "until the next receive"
         return f"<Packet of {self.length} bytes in {self.frames} frames, queue {self.queue}, {state}>"
+
+
+Sendable = bytes | bytearray | memoryview | Packet
+"""What `send` takes as one packet."""
 
 
 def gone(umem: Umem, what: str = "this packet") -> UsageError:

@@ -28,8 +28,8 @@ from xskit.xsk.attachment import Attachment
 from xskit.xsk.batch import Batch
 from xskit.xsk.errors import PortError
 from xskit.xsk.opening import FRAMING_BYTES, HIGHEST_QUEUE, MOST_ENTRIES, MOST_FRAMES, BindMode
-from xskit.xsk.packet import Packet
-from xskit.xsk.socket import LONGEST_WAIT_S, TX_STEP_S, Sendable, Socket
+from xskit.xsk.packet import Packet, Sendable
+from xskit.xsk.socket import LONGEST_WAIT_S, TX_STEP_S, Socket, TakesBatches
 from xskit.xsk.umem import Umem, require_open
 from xskit.xsk.waiting import Waiting
 
@@ -277,9 +277,9 @@ class Port(Closing):
             return self._senders[batch.queue % len(self._senders)].send_batch(batch)
         return self._outgoing(queue).send_batch(batch)
 
-    def forward(self, batch: Batch, to: Socket | Port) -> int:
+    def forward(self, batch: Batch, to: TakesBatches) -> int:
         """Send a batch out of another socket or port on the same packet memory: see Socket.forward."""
-        if not isinstance(to, (Socket, Port)):
+        if not isinstance(to, TakesBatches):
             raise UsageError(f"to must be a Socket or a Port, not {literal(to)}")
         return to.send_batch(batch)
 

@@ -15,16 +15,14 @@ from xskit.memory import record_view, size_of
 from xskit.xsk.bound import BoundSocket
 from xskit.xsk.errors import Call, explain
 from xskit.xsk.opening import MOST_FRAMES
-from xskit.xsk.packet import ROW, Packet, gone
+from xskit.xsk.packet import ROW, Packet, Sendable, gone
 from xskit.xsk.pages import Pages
 from xskit.xsk.path.entry import GONE, Outbox, draft_rows, drive, end_sending, prepare, submit_rows
 from xskit.xsk.path.lines import NIL
 from xskit.xsk.path.transmit import TRANSMITTER_BYTES, Transmitter
 from xskit.xsk.umem import Umem
 
-__all__ = ["Sendable", "Sending"]
-
-Sendable = bytes | bytearray | memoryview | Packet
+__all__ = ["Sending"]
 
 CHUNK = 64
 """Packets of bytes that are written and handed over at once."""

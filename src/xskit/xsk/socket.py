@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 
@@ -31,17 +31,16 @@ from xskit.xsk.bound import BoundSocket
 from xskit.xsk.errors import PortError
 from xskit.xsk.mapping import MappedRing
 from xskit.xsk.opening import HIGHEST_QUEUE, MOST_ENTRIES, BindMode
-from xskit.xsk.packet import Origin, Packet
+from xskit.xsk.packet import Origin, Packet, Sendable
 from xskit.xsk.path.owner import Owner, Sighting
 from xskit.xsk.turn import Turn, new_token
 from xskit.xsk.umem import Umem, frame_at, require_open
 
 if TYPE_CHECKING:
-    from xskit.xsk.port import Port
     from xskit.xsk.receiving import Receiving
     from xskit.xsk.sending import Sending
 
-__all__ = ["Socket"]
+__all__ = ["Socket", "TakesBatches"]
 
 FLUSH_STEP_S = 50e-6
 LONGEST_WAIT_S = 1.0
@@ -49,8 +48,16 @@ LONGEST_WAIT_S = 1.0
 TX_STEP_S = 0.001
 """How long to wait for packets at most while something lies in TX, which no poll of ours would send."""
 
-Sendable = bytes | bytearray | memoryview | Packet
 _SENDABLE = (bytes, bytearray, memoryview, Packet)
+
+
+@runtime_checkable
+class TakesBatches(Protocol):
+    """What batches can be forwarded to: a Socket, or a Port."""
+
+    def send_batch(self, batch: Batch) -> int:
+        """See Socket.send_batch."""
+        ...
 
 
 class Socket(Closing):
@@ -414,12 +421,12 @@ class Socket(Closing):
             if self._closing:
                 self._close_if_idle()
 
-    def forward(self, batch: Batch, to: Socket | Port) -> int:
+    def forward(self, batch: Batch, to: TakesBatches) -> int:
         """Send a batch, received here or changed here, out of another socket or port on the same packet memory.
 
         Returns and raises as `send_batch` of `to` does.
         """
-        if not hasattr(to, "send_batch"):
+        if not isinstance(to, TakesBatches):
             raise UsageError(f"to must be a Socket or a Port, not {literal(to)}")
         return to.send_batch(batch)
 

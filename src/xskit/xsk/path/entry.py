@@ -1,6 +1,6 @@
 """What Python calls: whole batches in one step, so that no signal and no other thread ever sees half of one.
 
-A batch is an array of Row records. A row names a packet by its handle and the number that its line had then: so a
+A batch is an array of PacketRow records. A row names a packet by its handle and the number that its line had then: so a
 packet that has gone is known as gone, whatever its frames hold by now.
 
     take_batch     RX -> rows; the rows of the batch before end
@@ -44,7 +44,7 @@ GONE = -2
 """Result: a packet has gone."""
 
 
-class Row(Record):
+class PacketRow(Record):
     """A packet of a batch."""
 
     address: I64  # offset of its first byte in the packet memory
@@ -79,11 +79,11 @@ class Outbox(Record):
     room: I64
 
 
-row_at = record_at(Row)
+row_at = record_at(PacketRow)
 inbox_at = record_at(Inbox)
 outbox_at = record_at(Outbox)
 
-ROW_BYTES = size_of(Row)
+ROW_BYTES = size_of(PacketRow)
 
 
 @inlined
@@ -105,7 +105,7 @@ def end_held(memory: PacketMemory, words: int, count: int, spared: int) -> None:
 
 @compiled("int64(int64, int64, int64)")
 def take_batch(address: int, rows: int, limit: int) -> int:
-    """End the last batch, fill FILL, and receive at most `limit` packets into Row records; returns how many, or CLOSED.
+    """End the last batch, fill FILL, and receive at most `limit` packets into PacketRow records; returns how many, or CLOSED.
 
     The address is that of an Inbox. `limit` 0: only the first two.
     """
@@ -150,7 +150,7 @@ def wake_receiver(address: int) -> int:
 
 @compiled("int64(int64, int64, int64, int64)")
 def end_rows(address: int, rows: int, count: int, keep: int) -> int:
-    """Of the PacketMemory at an address: keep the packets of Row records, or take their frames home; returns how many
+    """Of the PacketMemory at an address: keep the packets of PacketRow records, or take their frames home; returns how many
     of them had gone."""
     memory = memory_at(address)
     gone = i64(0)
@@ -248,7 +248,7 @@ def draft_rows(address: int, rows: int, count: int) -> int:
 
 @compiled("int64(int64, int64, int64, int64)")
 def submit_rows(address: int, rows: int, count: int, most_frames: int) -> int:
-    """Put the packets of Row records into TX as far as there is room, and make the kernel take them; returns how many.
+    """Put the packets of PacketRow records into TX as far as there is room, and make the kernel take them; returns how many.
 
     CLOSED; or GONE - n, where packet n has gone or has more than `most_frames` frames and those before it were taken.
     """
