@@ -105,7 +105,9 @@ def end_held(memory: PacketMemory, words: int, count: int, spared: int) -> None:
 
 @compiled("int64(int64, int64, int64)")
 def take_batch(address: int, rows: int, limit: int) -> int:
-    """End the last batch, fill FILL, and receive at most `limit` packets into PacketRow records; returns how many, or CLOSED.
+    """End the last batch, fill FILL, and receive at most `limit` packets into PacketRow records.
+
+    Returns how many, or CLOSED.
 
     The address is that of an Inbox. `limit` 0: only the first two.
     """
@@ -150,8 +152,8 @@ def wake_receiver(address: int) -> int:
 
 @compiled("int64(int64, int64, int64, int64)")
 def end_rows(address: int, rows: int, count: int, keep: int) -> int:
-    """Of the PacketMemory at an address: keep the packets of PacketRow records, or take their frames home; returns how many
-    of them had gone."""
+    """Of the PacketMemory at an address: keep the packets of PacketRow records, or take their frames home; returns how
+    many of them had gone."""
     memory = memory_at(address)
     gone = i64(0)
     lock(memory, address)
@@ -248,9 +250,11 @@ def draft_rows(address: int, rows: int, count: int) -> int:
 
 @compiled("int64(int64, int64, int64, int64)")
 def submit_rows(address: int, rows: int, count: int, most_frames: int) -> int:
-    """Put the packets of PacketRow records into TX as far as there is room, and make the kernel take them; returns how many.
+    """Put the packets of PacketRow records into TX as far as there is room, and make the kernel take them.
 
-    CLOSED; or GONE - n, where packet n has gone or has more than `most_frames` frames and those before it were taken.
+    Returns how many.
+
+    Else CLOSED; or GONE - n, where packet n has gone or has more than `most_frames` frames and those before it were taken.
     """
     outbox = outbox_at(address)
     if outbox.open == 0:
