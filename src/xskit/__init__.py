@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from xskit.errors import DeviceError, KernelError, PrivilegeError, UsageError, XskitError
     from xskit.lab.host import Host
     from xskit.lab.lab import Lab, LabLink
+    from xskit.xsk.batch import Batch
     from xskit.xsk.packet import Packet
     from xskit.xsk.port import Port
     from xskit.xsk.socket import Socket
     from xskit.xsk.umem import Umem
 
 _HOME = {
+    "Batch": "xskit.xsk.batch",
     "DeviceError": "xskit.errors",
     "DirectionSettings": "xskit.emulator.settings",
     "Emulator": "xskit.emulator.emulator",
@@ -55,6 +57,7 @@ _HOME = {
 __version__ = "0.1.0"
 
 __all__ = [
+    "Batch",
     "DeviceError",
     "DirectionSettings",
     "Emulator",

@@ -11,12 +11,13 @@ import numpy as np
 from xskit.arguments import literal, whole
 from xskit.errors import UsageError
 from xskit.xsk.packet import ROW, Origin, Packet, gone
-from xskit.xsk.path.entry import GONE, end_rows, gather
+from xskit.xsk.path.entry import GONE, draft_batch, end_rows, gather
+from xskit.xsk.path.lines import NIL
 
 if TYPE_CHECKING:
     from xskit.xsk.umem import Umem
 
-__all__ = ["Batch"]
+__all__ = ["Batch", "Drafts"]
 
 
 class Batch:
@@ -121,6 +122,31 @@ class Batch:
 
     def __repr__(self) -> str:
         return f"<Batch of {len(self.rows)} packets, queue {self.queue}>"
+
+
+class Drafts(Origin):
+    """Where packets come from that are to be written and sent: their frames go home when nobody refers to them any
+    more."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, umem: Umem) -> None:
+        super().__init__(umem, 0)
+        self._rows = np.zeros(0, ROW)
+
+    def make(self, lengths: np.ndarray[Any, Any]) -> Batch:
+        """A batch of packets of these lengths; fewer where frames are missing."""
+        umem = self.umem
+        rows = np.zeros(len(lengths), ROW)
+        rows["length"], rows["handle"] = lengths, NIL
+        self._rows = rows
+        held = umem.hold()
+        made = draft_batch(umem.pool.address, umem.packet_offset, umem.capacity, _at(rows), len(rows))
+        del held
+        return Batch(self, rows[:made].copy())
+
+    def __del__(self) -> None:
+        Batch(self, self._rows).release()
 
 
 def checked(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

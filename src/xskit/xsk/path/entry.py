@@ -24,6 +24,7 @@ from xskit.xsk.path.pool import (
     HELD,
     TX,
     PacketMemory,
+    Pool,
     give_frame,
     give_packet,
     lock,
@@ -107,9 +108,7 @@ def end_held(memory: PacketMemory, words: int, count: int, spared: int) -> None:
 def take_batch(address: int, rows: int, limit: int) -> int:
     """End the last batch, fill FILL, and receive at most `limit` packets into PacketRow records.
 
-    Returns how many, or CLOSED.
-
-    The address is that of an Inbox. `limit` 0: only the first two.
+    Returns how many, or CLOSED. The address is that of an Inbox. `limit` 0: only the first two.
     """
     inbox = inbox_at(address)
     if inbox.open == 0:
@@ -184,15 +183,13 @@ def end_drafts(address: int) -> None:
 
 
 @inlined
-def draft(address: int, row_address: int) -> bool:
-    """Frames for one row whose length is set; False where there are not enough."""
-    outbox = outbox_at(address)
-    transmitter = transmitter_at(outbox.transmitter)
-    memory = memory_at(transmitter.memory)
-    pool = pool_at(outbox.pool)
-    row = row_at(row_address)
+def draft(memory: PacketMemory, pool: Pool, offset: int, capacity: int, row: PacketRow) -> bool:
+    """Frames for one row whose length is set; False where there are not enough.
+
+    A packet begins `offset` bytes behind the start of its frame, and a frame takes `capacity` bytes of it.
+    """
     length = i64(row.length)
-    frames = (length + outbox.capacity - 1) // outbox.capacity
+    frames = (length + capacity - 1) // capacity
     if pool.count < frames:
         return False
     table = memory.table
@@ -203,12 +200,12 @@ def draft(address: int, row_address: int) -> bool:
         line = packet_line(table, frame)
         move(pool, line, frame, FREE, HELD)
         forget_packet(line)
-        line.address = memory.base + frame * memory.frame_bytes + outbox.offset
-        line.span = min(left, outbox.capacity)
+        line.address = memory.base + frame * memory.frame_bytes + offset
+        line.span = min(left, capacity)
         line.fragment = NIL
         line.state = KEPT
         line.egress = 0
-        left -= outbox.capacity
+        left -= capacity
         if number == 0:
             line.length = length
             line.frames = frames
@@ -239,7 +236,7 @@ def draft_rows(address: int, rows: int, count: int) -> int:
     while done < count:
         row = row_at(rows + done * ROW_BYTES)
         if i64(row.handle) == NIL:
-            if not draft(address, rows + done * ROW_BYTES):
+            if not draft(memory, pool_at(outbox.pool), outbox.offset, outbox.capacity, row):
                 break
             drafts[outbox.draft_count] = i64(row.handle) | (i64(row.number) << 32)
             outbox.draft_count += 1
@@ -248,13 +245,25 @@ def draft_rows(address: int, rows: int, count: int) -> int:
     return done
 
 
+@compiled("int64(int64, int64, int64, int64, int64)")
+def draft_batch(address: int, offset: int, capacity: int, rows: int, count: int) -> int:
+    """The same from the Pool at an address, for packets that stay until somebody ends or sends them."""
+    pool = pool_at(address)
+    memory = memory_at(pool.memory)
+    done = i64(0)
+    lock(memory, pool.memory)
+    while done < count and draft(memory, pool, offset, capacity, row_at(rows + done * ROW_BYTES)):
+        done += 1
+    unlock(memory, pool.memory)
+    return done
+
+
 @compiled("int64(int64, int64, int64, int64)")
 def submit_rows(address: int, rows: int, count: int, most_frames: int) -> int:
     """Put the packets of PacketRow records into TX as far as there is room, and make the kernel take them.
 
-    Returns how many.
-
-    Else CLOSED; or GONE - n, where packet n has gone or has more than `most_frames` frames and those before it were taken.
+    Returns how many, or CLOSED; or GONE - n, where packet n has gone or has more than `most_frames` frames, and those
+    before it were taken.
     """
     outbox = outbox_at(address)
     if outbox.open == 0:
