@@ -1,4 +1,7 @@
-"""AF_XDP: packet memory, rings, sockets, ports, and errors that explain. Each name is imported when it is first used."""
+"""AF_XDP: packet memory, rings, sockets, ports, and errors that explain.
+
+Each name is imported when it is first used.
+"""
 
 from __future__ import annotations
 

@@ -277,6 +277,11 @@ class Port(Closing):
             return self._senders[batch.queue % len(self._senders)].send_batch(batch)
         return self._outgoing(queue).send_batch(batch)
 
+    def new_batch(self, lengths: int | Iterable[int], count: int = 1) -> Batch:
+        """Packets to be written and then sent with `send_batch`: see Socket.new_batch."""
+        self._require_open()
+        return self.queues[0].new_batch(lengths, count)
+
     def forward(self, batch: Batch, to: TakesBatches) -> int:
         """Send a batch out of another socket or port on the same packet memory: see Socket.forward."""
         if not isinstance(to, TakesBatches):

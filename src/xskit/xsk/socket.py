@@ -26,11 +26,11 @@ from xskit.closing import Closing, forgotten
 from xskit.errors import Setting, UsageError
 from xskit.netconf.interfaces import look
 from xskit.xsk.attachment import Attachment
-from xskit.xsk.batch import Batch, checked
+from xskit.xsk.batch import Batch, Drafts, checked
 from xskit.xsk.bound import BoundSocket
 from xskit.xsk.errors import PortError
 from xskit.xsk.mapping import MappedRing
-from xskit.xsk.opening import HIGHEST_QUEUE, MOST_ENTRIES, BindMode
+from xskit.xsk.opening import HIGHEST_QUEUE, MOST_ENTRIES, MOST_FRAMES, BindMode
 from xskit.xsk.packet import Origin, Packet, Sendable
 from xskit.xsk.path.owner import Owner, Sighting
 from xskit.xsk.turn import Turn, new_token
@@ -420,6 +420,30 @@ class Socket(Closing):
             self._send_turn.give(token)
             if self._closing:
                 self._close_if_idle()
+
+    def new_batch(self, lengths: int | Iterable[int], count: int = 1) -> Batch:
+        """Packets to be written and then sent with `send_batch`, in free frames of the packet memory.
+
+        Their frames hold whatever was there before: write every byte. They go home when the batch is released, or when
+        nobody refers to it or to one of its packets any more.
+
+        Args:
+            lengths: bytes of each packet; or one length, for `count` packets.
+            count: how many, where `lengths` is one number.
+
+        Returns:
+            A batch; shorter than asked for where frames are missing.
+
+        Raises:
+            UsageError: the socket is closed, or a length below 1 or of more frames than the kernel sends.
+        """
+        self._require_open()
+        longest = MOST_FRAMES * self.umem.capacity
+        if isinstance(lengths, Iterable):
+            each = [whole("lengths", length, 1, longest) for length in lengths]
+        else:
+            each = [whole("lengths", lengths, 1, longest)] * whole("count", count, 0, self.umem.frames)
+        return Drafts(self.umem).make(np.array(each, np.int64))
 
     def forward(self, batch: Batch, to: TakesBatches) -> int:
         """Send a batch, received here or changed here, out of another socket or port on the same packet memory.

@@ -16,17 +16,13 @@ import os
 import re
 import resource
 import socket
-from collections.abc import Iterable
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
-import numpy as np
-
 from xskit._fork import not_inherited
 from xskit.abi.xdp import (
-    MAX_SKB_FRAGS,
     PACKET_HEADROOM_BYTES,
     SOL_XDP,
     TX_METADATA_BYTES,
@@ -46,13 +42,13 @@ from xskit.xsk.path.owner import Owner, Sighting
 from xskit.xsk.probe import looks_at_length, why_no_frames_of
 
 if TYPE_CHECKING:
-    from xskit.xsk.batch import Batch
+    from collections.abc import Iterable
+
     from xskit.xsk.path.table import FramePool, PacketTable
 
 __all__ = ["Umem", "frame_at", "offset_at", "require_open"]
 
 MOST_FRAMES = (1 << 32) - 1
-LONGEST_PACKET_FRAMES = MAX_SKB_FRAGS + 1
 LARGEST_FRAME_BYTES = 1 << 30
 LARGEST_METADATA_BYTES = 248
 HIGHEST_ADDRESS = (1 << 64) - 1
@@ -266,32 +262,6 @@ class Umem(Closing):
             UsageError: the bytes do not all lie in the packet memory, or it is closed.
         """
         return bytes(self.view(offset, length))
-
-    def new_batch(self, lengths: int | Iterable[int], count: int = 1) -> Batch:
-        """Packets to be written and then sent with `send_batch`, from frames of this memory that are free.
-
-        Their frames hold whatever was there before: write every byte. They go home when the batch is released, or
-        forgotten before it is sent.
-
-        Args:
-            lengths: bytes of each packet; or one length, for `count` packets.
-            count: how many, where `lengths` is one number.
-
-        Returns:
-            A batch; shorter than asked for where frames are missing.
-
-        Raises:
-            UsageError: the memory is closed, or a length below 1 or of more frames than the kernel sends.
-        """
-        from xskit.xsk.batch import Drafts
-
-        require_open(self)
-        if isinstance(lengths, Iterable):
-            each = [whole("lengths", length, 1, LONGEST_PACKET_FRAMES * self.capacity) for length in lengths]
-        else:
-            length = whole("lengths", lengths, 1, LONGEST_PACKET_FRAMES * self.capacity)
-            each = [length] * whole("count", count, 0, self.frames)
-        return Drafts(self).make(np.array(each, np.int64))
 
     def register(self, fd: socket.socket) -> None:
         """XDP_UMEM_REG: let this socket use the memory. Allowed on any number of sockets.
