@@ -19,6 +19,7 @@ from xskit.stages.delay import Delay
 from xskit.stages.loss import Loss
 from xskit.xsk.path.lines import NIL, PacketLine
 from xskit.xsk.path.owner import Owner
+from xskit.xsk.path.pool import OFFSET_SHIFT
 from xskit.xsk.path.receive import RECEIVER_BYTES, Receiver
 from xskit.xsk.path.rings import NEED_WAKEUP, PACKET_CONTINUES, Ring
 from xskit.xsk.path.sizes import LINE_SHIFT
@@ -82,6 +83,11 @@ class PlainRing:
     def publish_produced(self) -> None:
         self._producer[0] = self.position
 
+    def shown(self) -> list[int]:
+        """The addresses in the entries between the two shared indices."""
+        first, count = int(self._consumer[0]), (int(self._producer[0]) - int(self._consumer[0])) & 0xFFFF_FFFF
+        return [int(self._entries[(first + n) & (self.size - 1)][0]) for n in range(count)]
+
     def need_wakeup(self, needed: bool) -> None:
         self._flags[0] = NEED_WAKEUP if needed else 0
 
@@ -96,11 +102,23 @@ class PlainQueue:
         memory: the packet memory.
         entries: of each ring.
         batch: frames that the kernel takes from FILL at once, never fewer; it says so when it has used them all up.
+        frame_bytes: of each frame.
+        unaligned: RX has the offset in the frame in the top bits of its addresses.
     """
 
-    def __init__(self, memory: Region, entries: int, batch: int = 1) -> None:
+    def __init__(
+        self,
+        memory: Region,
+        entries: int,
+        batch: int = 1,
+        *,
+        frame_bytes: int = FRAME_BYTES,
+        unaligned: bool = False,
+    ) -> None:
         self._bytes = memory.array(memory.size, np.uint8)
         self._batch = batch
+        self._capacity = frame_bytes - HEADROOM_BYTES
+        self._headroom = HEADROOM_BYTES << OFFSET_SHIFT if unaligned else HEADROOM_BYTES
         self.fill, self.completion = PlainRing(entries, 1), PlainRing(entries, 1)
         self.rx, self.tx = PlainRing(entries, 2), PlainRing(entries, 2)
         self.spare: deque[int] = deque()
@@ -114,7 +132,7 @@ class PlainQueue:
         for span in spans:
             pieces.append(rest[:span])
             rest = rest[span:]
-        pieces += [rest[n : n + FRAME_CAPACITY] for n in range(0, len(rest), FRAME_CAPACITY)]
+        pieces += [rest[n : n + self._capacity] for n in range(0, len(rest), self._capacity)]
         if self.rx.room < len(pieces):
             return False
         frames = self._free_frames(len(pieces))
@@ -126,8 +144,13 @@ class PlainQueue:
             self._bytes[start - 8 : start].view(np.int64)[0] = stamp_ns
             self._bytes[start : start + len(piece)] = np.frombuffer(piece, np.uint8)
             last = number == len(pieces) - 1
-            self.rx.put(start, len(piece) | (0 if last else PACKET_CONTINUES) << 32)
+            self.rx.put(frame + self._headroom, len(piece) | (0 if last else PACKET_CONTINUES) << 32)
         return True
+
+    def take_frame(self) -> int:
+        """The address of a frame from FILL, which the kernel has from now on."""
+        (frame,) = self._free_frames(1)
+        return frame
 
     def _free_frames(self, count: int) -> list[int]:
         """So many frames from FILL; none when there are fewer."""

@@ -19,6 +19,7 @@ from xskit.engine.clock import monotonic_ns
 from xskit.engine.live import NO_FAULTS, EgressLimits, Faults
 from xskit.engine.packets import DropCause
 from xskit.stages.loss import Loss
+from xskit.xsk.path import transmit
 
 HOUR_NS = 3600 * 1000 * MS
 
@@ -89,6 +90,34 @@ def test_a_port_that_was_down_is_tried_again_once_the_kernel_has_sent_what_lay_i
         assert made.through() == [packet(3)]
         assert made.direction.egress().down == 0
         assert made.dropped(DropCause.PORT_DOWN) == 1
+
+
+@pytest.mark.plain_python
+def test_while_the_port_is_down_what_is_due_is_lost_and_then_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled code calls the real sendto."""
+    with engine() as made:
+        (ingress,), (egress,) = made.ingress, made.egress
+        answer, sent = errno.ENETDOWN, []
+
+        def sendto(_fd: int) -> int:
+            if answer == 0:
+                sent.extend(egress.send())
+            return answer
+
+        monkeypatch.setattr(transmit, "kick_transmit", sendto)
+        egress.tx.need_wakeup(True)
+        ingress.receive(packet(0))
+        made.run()
+        assert made.direction.egress().down == errno.ENETDOWN
+        ingress.receive(packet(1))
+        made.run()
+        assert made.dropped(DropCause.PORT_DOWN) == 1
+        answer = 0
+        while made.direction.egress().down:
+            made.run()
+        ingress.receive(packet(2))
+        made.run(2)
+        assert sent == [packet(0), packet(2)], "what lay in TX was not lost"
 
 
 def test_a_driver_that_takes_packets_and_completes_none_is_noticed_unless_its_port_is_down() -> None:
