@@ -1,6 +1,6 @@
 """The benchmarks: the engine and whole links against C twins. `make bench` runs all; README.md says what they mean.
 
-    benchmarks/run.py [--quick] [--cpu N] [--json FILE] [engine] [bridge] [lateness] [owd] [memory] [startup]
+    benchmarks/run.py [--quick] [--cpu N] [--json FILE] [PART...]
 
 Exit code 1 when a target was not met.
 """
@@ -30,6 +30,7 @@ PARTS = {
     "owd": ("owd",),
     "memory": ("capacity",),
     "startup": ("startup",),
+    "api": ("api",),
 }
 MET = {True: "[green]met[/]", False: "[bold red]not met[/]", None: "not judged"}
 
