@@ -8,8 +8,8 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-
 from xskit.xsk.oldpool import FramePool
+
 from xskit.xsk.path.owner import FrameError, Owner
 
 HANDED_OUT = [owner for owner in Owner if owner not in (Owner.FREE, Owner.RX, Owner.COMPLETION)]
