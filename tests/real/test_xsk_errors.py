@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from tests.real.xsk_veth import collect, ip, numbered, two_sockets, veth
+from tests.real.xsk_veth import collect, handle, ip, numbered, two_sockets, veth
 from xskit.abi.xdp import SOL_XDP, MmapOffsets, PageOffset, SocketOption
 from xskit.bpf.redirect import RedirectProgram
 from xskit.errors import PrivilegeError, UsageError
@@ -95,7 +95,8 @@ class TestBind:
     def test_a_queue_is_busy_for_as_long_as_a_ring_is_mapped(self, memory, monkeypatch):
         with Umem(frames=64) as other:
             sock = Socket("va", umem=other, **BARE)
-            offsets = MmapOffsets.unpack(sock._socket.getsockopt(SOL_XDP, SocketOption.MMAP_OFFSETS, 128))
+            with handle(sock.receiver) as bound:
+                offsets = MmapOffsets.unpack(bound.getsockopt(SOL_XDP, SocketOption.MMAP_OFFSETS, 128))
             ring = MappedRing.map(sock.fd, PageOffset.RX_RING, offsets.rx, 2048, RecordBlock(64).view)
             sock.close()
             with monkeypatch.context() as patch:
@@ -115,7 +116,7 @@ class TestBind:
                 "queue 1 of xkq0 cannot share the packet memory of the other socket: sockets of one queue share FILL "
                 "and COMPLETION, others bring their own"
             )
-            assert first.completion_ring is not None
+            assert first.primary.completion_ring is not None
 
     def test_packets_of_one_memory_do_not_go_out_from_another(self, memory):
         with veth_queue_pair() as (first, make):
@@ -160,7 +161,8 @@ class TestBind:
                 assert refusal(UsageError, lambda packet=packet: sock.send([bytes(64), packet])).startswith(
                     f"a packet must be bytes or a Packet, not {words}"
                 )
-            assert refusal(UsageError, lambda: sock.send(bytes(64))).startswith("send takes a list of packets, not b'")
+            assert refusal(UsageError, lambda: sock.send("abc")) == "send takes packets, not 'abc'\n  try: send([packet])"
+            assert refusal(UsageError, lambda: sock.send(7)) == "send takes packets, not 7\n  try: send([packet])"
             sock.flush()
             assert memory.check()[Owner.FREE] + memory.check()[Owner.FILL] == memory.frames
 
@@ -178,7 +180,7 @@ class TestBind:
             "  try: tx=0, or ethtool -L for as many TX as RX queues"
         )
         with Socket("xkr0", 1, umem=memory, tx=0, **BARE) as sock:
-            assert sock.tx_ring is None
+            assert sock.transmitter is None
         with Port.open("xkr0", memory) as port:
             assert [queue.transmitter is None for queue in port.queues] == [False, True]
 
@@ -308,8 +310,8 @@ def test_an_interface_that_is_deleted(pair):
 
 def test_frames_that_do_not_come_back(pair):
     with two_sockets({"rx": 0, "program": None}) as (sender, _):
-        (frame,) = sender.umem.pool.take(1, 4)
-        sender._circulation.sending.add(frame)
+        sender.flush()
+        sender._sending.transmitter.outstanding += 1
         assert refusal(PortError, lambda: sender.flush(timeout=0.02)) == (
             "1 frames sent on queue 0 of va did not come back within 0.02 s\n  try: ip -details link show va"
         )

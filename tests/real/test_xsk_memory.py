@@ -102,22 +102,23 @@ def test_a_forked_child_has_no_rings_and_zeros_for_packets(pair):
         sender.send(numbered(1))
         (packet,) = receiver.receive(timeout=30.0)
         seen = packet.keep().segments[0][:]
-        rings = receiver._rings.rx.entries, receiver._rings.fill.entries
-        assert all(entries.view(np.uint64).any() for entries in rings)
+        rings = receiver.receiver.rings
+        entries = rings.rx.entries, rings.fill.entries
+        assert all(shown.view(np.uint64).any() for shown in entries)
         assert "socket:[" in Path("/proc/self/maps").read_text()
         if (child := os.fork()) == 0:
             code = 1
             with suppress(BaseException):
                 assert "socket:[" not in Path("/proc/self/maps").read_text()
                 assert bytes(seen) == bytes(64)
-                assert not any(entries.view(np.uint64).any() for entries in rings)
-                rings[1][:] = 5
-                receiver._rings.close()
-                assert rings[1].size == receiver._rings.rx.entries.size == 2048
+                assert not any(shown.view(np.uint64).any() for shown in entries)
+                entries[1][:] = 5
+                rings.close()
+                assert entries[1].size == rings.rx.entries.size == 2048
                 code = 0
             os._exit(code)
         assert os.waitpid(child, 0)[1] == 0
-        assert all(entries.view(np.uint64).any() for entries in rings)
+        assert all(shown.view(np.uint64).any() for shown in entries)
         assert bytes(seen) == numbered(1)[0]
         sender.send(numbered(3))
         assert collect(receiver, 3) == numbered(3)
@@ -128,7 +129,8 @@ def test_a_queue_is_free_again_while_views_of_its_rings_are_held(pair):
     for _ in range(3):
         with Umem(frames=64) as umem:
             sock = Socket("vb", umem=umem)  # EBUSY for a second would raise
-            rings = [sock._rings.rx, sock._rings.tx, sock._rings.fill, sock._rings.completion]
+            received, sent = sock.receiver.rings, sock.transmitter.rings
+            rings = [received.rx, sent.tx, received.fill, received.completion]
             held += [ring.entries[:32] for ring in rings]
             assert held[-2].any()  # FILL
             sock.close()

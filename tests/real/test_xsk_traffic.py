@@ -12,9 +12,11 @@ from tests.real.xsk_veth import (
     collect,
     completed,
     eventually,
+    handle,
     ip,
     kick,
     numbered,
+    put_descriptors,
     receive_together,
     send_raw,
     two_sockets,
@@ -55,7 +57,7 @@ def test_all_packets_arrive_unchanged_and_in_order(pair, mode, frame_size):
         assert sender.refused == 0
         assert receiver.xdp_mode == mode
         assert sender.umem.check()[Owner.TX] == 0
-        assert receiver.umem.check()[Owner.FILL] == 256 - len(receiver._traffic._batch)
+        assert receiver.umem.check()[Owner.FILL] == 256
 
 
 def test_one_packet_alone_arrives(pair):
@@ -93,7 +95,7 @@ def test_poll_of_a_full_tx_ring_waits_for_completions_to_be_taken(pair):
     with two_sockets({**TX_ONLY, "tx": 16, "completion": 16}) as (sender, _):
         descriptors = [(number * 4096, 64, 0) for number in range(16)]
         send_raw(sender, descriptors)
-        sender._rings.tx.put_descriptors(descriptors)
+        put_descriptors(sender, descriptors)
         assert kick(sender) == errno.EAGAIN
         poll = select.poll()
         poll.register(sender, select.POLLOUT)
@@ -184,12 +186,11 @@ def test_two_queues_share_one_memory():
         Socket("va", 0, umem=memory, **TX_ONLY) as zero,
         Socket("va", 1, umem=memory, shared=zero, **TX_ONLY) as one,
     ):
-        for queue in port.queues:
-            assert queue.receiver.receive(timeout=0) == []
+        assert port.receive(timeout=0) == []
         zero.send(sent[0])
         one.send(sent[1])
         for queue in port.queues:
-            assert collect(queue.receiver, 40) == sent[queue.number]
+            assert collect(queue, 40) == sent[queue.queue]
         umem.check()
 
 
@@ -201,7 +202,8 @@ def test_one_queue_shared_by_two_sockets(pair):
         Socket("va", umem=umem, shared=first, **TX_ONLY) as second,
         Socket("vb", umem=memory) as receiver,
     ):
-        assert second.completion_ring is None
+        assert second.primary is first.primary
+        assert second.transmitter.completion_ring is None
         first.send(numbered(10))
         second.send(numbered(10, first=10))
         assert collect(receiver, 20) == numbered(20)
@@ -214,7 +216,7 @@ def test_one_queue_shared_by_two_sockets(pair):
 def test_the_program_gives_packets_to_the_socket_registered_last(pair):
     with Umem(frames=256) as umem, Umem(frames=256) as other, Socket("va", umem=other, **TX_ONLY) as sender:
         port = Port.open("vb", umem)
-        receiver = port.queues[0].receiver
+        receiver = port.queues[0]
         receiver.receive(timeout=0)
         sender.send(numbered(5))
         assert collect(receiver, 5) == numbered(5)
@@ -228,10 +230,11 @@ def test_the_program_gives_packets_to_the_socket_registered_last(pair):
 def test_the_budget_of_one_sendto(pair):
     with two_sockets({**TX_ONLY, "tx": 256}) as (sender, _):
         assert sender.transmit_budget in (256, None)
-        sender._socket.setsockopt(SOL_XDP, SocketOption.MAX_TX_SKB_BUDGET, 32)
-        sender._rings.tx.put_descriptors([(number * 4096, 64, 0) for number in range(100)])
+        with handle(sender.transmitter) as sending:
+            sending.setsockopt(SOL_XDP, SocketOption.MAX_TX_SKB_BUDGET, 32)
+        ring = put_descriptors(sender, [(number * 4096, 64, 0) for number in range(100)])
         left, answers = [], []
-        while pending := sender._rings.tx.pending():
+        while pending := ring.pending():
             answers.append(kick(sender))
             left.append(pending)
         assert left == [100, 68, 36, 4]
@@ -243,9 +246,9 @@ def test_completions_that_are_not_taken_stop_the_sender(pair):
         assert sender.send(numbered(40)) == 40
         assert collect(receiver, 40) == numbered(40)
         sender.flush()
-        sender._rings.tx.put_descriptors([(number * 4096, 64, 0) for number in range(40)])
+        ring = put_descriptors(sender, [(number * 4096, 64, 0) for number in range(40)])
         assert [kick(sender) for _ in range(3)] == [errno.EAGAIN] * 3
-        assert sender._rings.tx.pending() == 24
+        assert ring.pending() == 24
 
 
 def test_each_refused_packet_is_counted_once(pair):
@@ -274,9 +277,11 @@ def test_send_stops_where_no_frame_is_left(pair):
     with two_sockets(frames=8) as (left, right):
         left.send(numbered(4))
         kept = [packet.keep() for packet in receive_together(right, 4)]
-        right.umem.pool.take(right.umem.pool.free, Owner.HELD)
+        rest = right.new_batch(64, right.umem.pool.free)
+        assert right.umem.pool.free == 0
         assert right.send([b"x" * 60, b"y" * 60]) == 0
         assert right.send(kept) == len(kept) == 4
+        rest.release()
 
 
 def test_nothing_is_lost_in_a_thousand_random_steps(pair):

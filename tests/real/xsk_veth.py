@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import socket
@@ -10,9 +11,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
+import numpy as np
+
+from xskit.abi.xdp import AF_XDP
+from xskit.memory import record_view
 from xskit.netconf.namespaces import inside
+from xskit.xsk.bound import BoundSocket
 from xskit.xsk.headers import udp_packet
+from xskit.xsk.mapping import MappedRing
 from xskit.xsk.packet import Packet
+from xskit.xsk.path.owner import Owner
+from xskit.xsk.path.rings import INDEX_MASK, Ring
 from xskit.xsk.socket import Socket
 from xskit.xsk.umem import Umem
 
@@ -106,26 +115,48 @@ def eventually(expected: object, look: Callable[[], object], timeout: float = 5.
 
 def receive_together(sock: Socket, count: int) -> list[Packet]:
     """One batch of exactly so many packets: all are waited for first."""
-    ring = sock._rings.rx
-    assert ring is not None
-    eventually(count, ring.pending)
+    eventually(count, lambda: descriptors_waiting(sock))
     return sock.receive(timeout=0)
 
 
+def descriptors_waiting(sock: Socket) -> int:
+    """Entries of RX that were not read."""
+    assert sock.receiver is not None
+    assert sock.receiver.rings.rx is not None
+    return sock.receiver.rings.rx.pending()
+
+
+def handle(bound: BoundSocket) -> socket.socket:
+    """The kernel socket, for calls of one's own; to be closed by the caller."""
+    return socket.socket(AF_XDP, socket.SOCK_RAW, 0, fileno=os.dup(bound.fd))
+
+
 def kick(sock: Socket) -> int:
-    """One sendto; its errno, or 0."""
-    try:
-        sock._socket.send(b"", socket.MSG_DONTWAIT)
-    except OSError as error:
-        return error.errno or 0
+    """One sendto on the transmitter; its errno, or 0."""
+    with handle(sock.transmitter) as sending:
+        try:
+            sending.send(b"", socket.MSG_DONTWAIT)
+        except OSError as error:
+            return error.errno or 0
     return 0
+
+
+def put_descriptors(sock: Socket, descriptors: list[tuple[int, int, int]]) -> MappedRing:
+    """Descriptors into TX by hand, whatever they say; returns the ring."""
+    assert sock.transmitter is not None
+    ring = sock.transmitter.rings.tx
+    assert ring is not None
+    end = record_view(Ring, ring.record)
+    for number, descriptor in enumerate(descriptors):
+        ring.entries[(end.local + number) & end.mask] = descriptor
+    end.local = (end.local + len(descriptors)) & INDEX_MASK
+    ctypes.c_uint32.from_address(end.producer).value = end.local
+    return ring
 
 
 def send_raw(sock: Socket, descriptors: list[tuple[int, int, int]]) -> list[int]:
     """Put descriptors into TX by hand and kick until it is empty; what sendto answered, EAGAIN left out."""
-    tx = sock._rings.tx
-    assert tx is not None
-    tx.put_descriptors(descriptors)
+    tx = put_descriptors(sock, descriptors)
     answers = []
     for _ in range(100):
         if not tx.pending():
@@ -138,6 +169,15 @@ def send_raw(sock: Socket, descriptors: list[tuple[int, int, int]]) -> list[int]
 
 def completed(sock: Socket) -> list[int]:
     """Take what is in COMPLETION by hand."""
-    ring = sock._rings.completion
+    ring = sock.primary.rings.completion
     assert ring is not None
-    return ring.take_addresses(ring.size)
+    addresses = ring.addresses()
+    end = record_view(Ring, ring.record)
+    end.local = (end.local + len(addresses)) & INDEX_MASK
+    ctypes.c_uint32.from_address(end.consumer).value = end.local
+    return addresses
+
+
+def in_tx(sock: Socket) -> list[int]:
+    """The frames that the kernel has to send from, or was sent and has not come home."""
+    return np.flatnonzero(sock.umem.table.owners() == Owner.TX).tolist()
