@@ -30,5 +30,7 @@ def forgotten(what: Closing) -> None:
     """For `__del__`: warn that an object was never closed, and close it. At the end of the interpreter nothing is done:
     the kernel takes everything back."""
     if not sys.is_finalizing():
-        warnings.warn(f"{what!r} was never closed", ResourceWarning, stacklevel=3, source=what)
-        what.close()
+        try:
+            warnings.warn(f"{what!r} was never closed", ResourceWarning, stacklevel=3, source=what)
+        finally:  # where warnings are errors, too
+            what.close()

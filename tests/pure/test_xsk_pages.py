@@ -7,29 +7,28 @@ import mmap
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.pure.support_frames import held_packet
 from xskit.errors import KernelError, UsageError
 from xskit.xsk import pages
-from xskit.xsk.packet import Packet
+from xskit.xsk.batch import Drafts
 from xskit.xsk.pages import Pages, RingPages
-from xskit.xsk.path.owner import Owner
 from xskit.xsk.umem import Umem
 
 LASTING_VIEWS = """
 import ctypes, gc
 import numpy as np
-from xskit.xsk.packet import Packet
-from xskit.xsk.path.owner import Owner
+from xskit.xsk.batch import Drafts
 from xskit.xsk.umem import Umem
 
 umem = Umem(frames=4)
-umem.pool.take(1, Owner.HELD)
-packet = Packet(umem, [(256, 64)], 0, None).keep()
+packet = Drafts(umem).make(np.array([64]))[0]
 umem.view(256, 64)[:] = bytes(range(64))
 views = [umem.view(256, 64), umem.view(0, umem.size)[256:320], packet.segments[0], packet.segments[0][0:64]]
 views += [np.frombuffer(views[0], np.uint8), np.asarray(packet.segments[0])[::1]]
@@ -81,14 +80,27 @@ def test_the_pages_go_with_the_last_view():
     assert not mapped(address)
 
 
-@pytest.mark.parametrize("end", [Umem.close, lambda umem: None])
-def test_without_views_the_pages_go_at_once(end):
+def test_without_views_the_pages_go_at_once():
     umem = Umem(frames=4)
     address = umem.address
     assert mapped(address)
-    end(umem)
-    del umem
+    umem.close()
     assert not mapped(address)
+
+
+@pytest.mark.parametrize("used", [False, True])
+@pytest.mark.parametrize("as_error", [False, True])
+def test_forgotten_memory_is_told_of_and_its_pages_go(used, as_error):
+    umem = Umem(frames=4)
+    if used:
+        held_packet(umem, 64)
+    address = umem.address
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("error" if as_error else "always", ResourceWarning)
+        del umem
+        assert not mapped(address)
+    if not as_error:
+        assert [str(warning.message) for warning in told] == ["<Umem of 4 frames of 4096 bytes> was never closed"]
 
 
 def test_huge_pages_are_asked_for_and_populated():
@@ -152,8 +164,7 @@ def test_a_forked_child_reads_zeros_and_changes_nothing_of_its_parent(hugetlb, m
 
 def test_in_a_forked_child_the_memory_is_closed_and_its_views_read_zeros():
     with Umem(frames=4) as umem:
-        umem.pool.take(1, Owner.HELD)
-        packet = Packet(umem, [(256, 8)], 0, None).keep()
+        packet = held_packet(umem, 8)
         segment = packet.segments[0]
         segment[:] = b"\xaa" * 8
 
@@ -323,7 +334,9 @@ def test_an_unaligned_address_is_refused_where_its_offset_leaves_the_memory():
 
 def test_a_packet_of_parts_out_of_the_memory_reads_nothing():
     with Umem(frames=4) as umem:
-        packet = Packet(umem, [(1 << 40, 64)], 0, None)
+        batch = Drafts(umem).make(np.array([64]))
+        batch.rows["address"] = 1 << 40
+        packet = batch[0]
         for use in (bytes, lambda packet: packet[0], lambda packet: packet[:4], lambda packet: packet.segments):
             with pytest.raises(UsageError, match="^offset must be between 0 and 16384"):
                 use(packet)
@@ -331,7 +344,7 @@ def test_a_packet_of_parts_out_of_the_memory_reads_nothing():
 
 def test_a_byte_of_a_packet_has_a_whole_number():
     with Umem(frames=4) as umem:
-        packet = Packet(umem, [(256, 64)], 0, None)
+        packet = held_packet(umem, 64)
         with pytest.raises(TypeError):
             packet[1.5]
-        assert packet[np.int32(-1)] == 0
+        assert packet[np.int32(-1)] == 63

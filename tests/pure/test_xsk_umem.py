@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.pure.support_frames import held_packet
 from tests.pure.support_registration import Kernel
 from xskit.errors import UsageError
 from xskit.xsk import umem as umem_module
 from xskit.xsk.errors import SocketError
-from xskit.xsk.packet import Packet
-from xskit.xsk.path.owner import Owner
 from xskit.xsk.umem import Umem
 
 
@@ -112,18 +111,6 @@ def test_closing_twice_is_fine():
     assert umem.address == 0
 
 
-def held_packet(umem, *spans):
-    """A packet in as many frames as there are spans, with bytes that tell their place."""
-    frames = umem.pool.take(len(spans), Owner.HELD)
-    parts, value = [], 0
-    for frame, span in zip(frames, spans, strict=True):
-        offset = frame * umem.frame_size + umem.packet_offset
-        umem.view(offset, span)[:] = bytes((value + number) % 251 for number in range(span))
-        value += span
-        parts.append((offset, span))
-    return Packet(umem, parts, 0, None)
-
-
 @given(spans=st.lists(st.integers(1, 60), min_size=1, max_size=5), data=st.data())
 def test_a_packet_reads_as_one_sequence_of_bytes(spans, data):
     with Umem(frames=8, frame_size=2048) as umem:
@@ -170,7 +157,7 @@ def test_a_view_in_use_keeps_its_frame():
         view = packet.segments[0]
         exported = pickle.PickleBuffer(view)
         with pytest.raises(UsageError, match="a view of a packet is still in use"):
-            packet.take_frames()
+            packet.release()
         exported.release()
         assert bytes(packet) == bytes(range(20))
         assert umem.pool.free == 1

@@ -161,8 +161,10 @@ class TestBind:
                 assert refusal(UsageError, lambda packet=packet: sock.send([bytes(64), packet])).startswith(
                     f"a packet must be bytes or a Packet, not {words}"
                 )
-            assert refusal(UsageError, lambda: sock.send("abc")) == "send takes packets, not 'abc'\n  try: send([packet])"
-            assert refusal(UsageError, lambda: sock.send(7)) == "send takes packets, not 7\n  try: send([packet])"
+            for given, words in (("abc", "'abc'"), (7, "7"), (None, "None")):
+                assert refusal(UsageError, lambda given=given: sock.send(given)) == (
+                    f"send takes packets, not {words}\n  try: send([packet])"
+                )
             sock.flush()
             assert memory.check()[Owner.FREE] + memory.check()[Owner.FILL] == memory.frames
 

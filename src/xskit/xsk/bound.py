@@ -79,8 +79,6 @@ class BoundSocket(Closing):
         if owner:
             fill = completion = 0
         shared_fd = shared.fd if shared else None
-        if shared_fd == -1:
-            raise explain(Call.BIND, errno.EBADF)
         plan = Plan(facts, queue, umem, mode, rx, tx, fill, completion, multi_buffer, need_wakeup, shared_fd)
         check(plan)
         with ExitStack() as undo:

@@ -113,9 +113,12 @@ def check(plan: Plan) -> None:
     """What can be known before anything is touched.
 
     Raises:
-        UsageError: a ring size is not a power of two.
+        UsageError: a ring size is not a power of two, or there is neither RX nor TX.
+        SocketError: the socket whose packet memory is to be shared is closed.
         PortError: there is no such queue.
     """
+    if plan.shared_fd == -1:
+        raise explain(Call.BIND, errno.EBADF)
     if not (plan.rx or plan.tx):
         raise UsageError("a socket needs an RX or a TX ring", remedy="rx=2048")
     sizes = {"rx": plan.rx, "tx": plan.tx, "fill": plan.fill, "completion": plan.completion}

@@ -47,16 +47,21 @@ class Origin:
         self.queue = queue
         self.viewed: list[Packet] = []
 
-    def let_go(self) -> None:
+    def let_go(self) -> UsageError | None:
         """The last batch is about to end: release the views of its packets, those of kept ones excepted.
 
-        Raises:
-            UsageError: one is still in use; its packet then counts as kept.
+        Returns:
+            The error to raise where one is still in use; its packet then counts as kept.
         """
+        trouble = None
         while self.viewed:
             packet = self.viewed.pop()
             if not packet.kept:
-                packet.let_go()
+                try:
+                    packet.let_go()
+                except UsageError as error:
+                    trouble = error
+        return trouble
 
 
 class Packet:

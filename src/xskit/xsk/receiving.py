@@ -43,7 +43,6 @@ class Receiving:
     def __init__(self, bound: BoundSocket, umem: Umem, number: int, share: int) -> None:
         self._bound = bound
         self._hold = umem.hold()
-        self.waiting = Waiting(bound.fd)
         self._number = number
         self._buffers: list[Pages] = []
         inbox_bytes = -(-size_of(Inbox) // 64) * 64
@@ -53,12 +52,14 @@ class Receiving:
         self._inbox = inbox = record_view(Inbox, self.address, self._records.view)
         receiver = self.receiver
         receiver.memory, receiver.pool = umem.table.memory, umem.pool.address
-        assert bound.rx_ring is not None
+        assert bound.rings.rx is not None
+        self._most = bound.rings.rx.size
         assert bound.primary.fill_ring is not None
-        receiver.rx, receiver.fill, receiver.fd = bound.rx_ring, bound.primary.fill_ring, bound.fd
+        receiver.rx, receiver.fill, receiver.fd = bound.rings.rx.record, bound.primary.fill_ring, bound.fd
         receiver.target, receiver.number, receiver.head = share, number, NIL
         inbox.receiver = self.address + inbox_bytes
         self._make_room(_FIRST_ROOM)
+        self.waiting = Waiting(bound.fd)
         inbox.open = 1
 
     @property
@@ -75,6 +76,7 @@ class Receiving:
 
         Empty, too, where the socket has been closed meanwhile.
         """
+        limit = min(limit, self._most)
         if limit > self._inbox.room:
             self._make_room(limit)
         rows = np.empty(limit, ROW)

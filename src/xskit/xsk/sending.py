@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -26,6 +27,10 @@ __all__ = ["Sending"]
 
 CHUNK = 64
 """Packets of bytes that are written and handed over at once."""
+
+Bytes = bytes | memoryview
+Drawn = tuple[Packet | Bytes, int, int]
+"""A packet of this packet memory, or the bytes of another one; its length, and how many frames it takes."""
 
 
 class Sending:
@@ -73,13 +78,23 @@ class Sending:
     def send(self, packets: Iterable[Sendable]) -> int:
         """See Socket.send."""
         left, accepted = iter(packets), 0
-        while room := self._room():
-            chunk = list(islice(left, min(room, CHUNK)))
-            taken = self._send_chunk(chunk)
-            accepted += taken
-            if taken < len(chunk) or not chunk:
-                break
-        self._room()  # drafts that found no place go home
+        try:
+            while room := self._room():
+                chunk, trouble = self._draw(left, room)
+                if not chunk and trouble is None:
+                    break
+                while chunk and (taken := self._send_chunk(chunk)):
+                    accepted += taken
+                    del chunk[:taken]
+                    if chunk:
+                        self._room()
+                if chunk:
+                    break
+                if trouble is not None:
+                    raise trouble
+        finally:
+            prepare(self.address)  # drafts that found no place go home
+        self._raise_failure()
         return accepted
 
     def send_rows(self, rows: np.ndarray[Any, Any]) -> int:
@@ -104,41 +119,33 @@ class Sending:
         self._raise_failure()
         return max(room, 0)
 
-    def _send_chunk(self, chunk: list[Sendable]) -> int:
-        """At most CHUNK packets; returns how many were accepted."""
-        lengths: list[int] = []
-        trouble = None
+    def _draw(self, packets: Iterator[Sendable], room: int) -> tuple[list[Drawn], Exception | None]:
+        """The next packets, CHUNK at most, up to the first that may find no room; and what is wrong with the one behind
+        them."""
+        chunk: list[Drawn] = []
+        free = self._umem.pool.free
         try:
-            lengths.extend(map(self._length, chunk))
-        except UsageError as error:
-            trouble = error
-        rows = np.zeros(len(lengths), ROW)
-        rows["length"], rows["handle"] = lengths, NIL
-        for place, packet in enumerate(chunk[: len(lengths)]):
-            if isinstance(packet, Packet) and packet.umem is self._umem:
-                rows[place] = packet.row
-        drafted = rows[: max(0, draft_rows(self.address, rows.ctypes.data, len(rows)))]
-        for (address, _, length, frames, _, _), data in zip(drafted.tolist(), chunk, strict=False):
-            if not (isinstance(data, Packet) and data.umem is self._umem):
-                self._write(address, length, frames, data)
-        accepted = self._submit(drafted)
-        if trouble is not None and accepted == len(lengths):
-            raise trouble
-        return accepted
+            for packet in islice(packets, CHUNK):
+                drawn = self._look(packet)
+                chunk.append(drawn)
+                room -= drawn[2]
+                free -= 0 if isinstance(drawn[0], Packet) else drawn[2]
+                if room < 0 or free < 0:
+                    break
+        except Exception as error:
+            return chunk, error
+        return chunk, None
 
-    def _length(self, packet: Sendable) -> int:
-        """Bytes of a packet. Raises UsageError where it cannot be sent at all."""
-        if isinstance(packet, Packet):
+    def _look(self, packet: Sendable) -> Drawn:
+        """What is to be sent. Raises UsageError where it cannot be sent at all."""
+        what: Packet | Bytes
+        if isinstance(packet, Packet) and packet.umem is self._umem:
             packet.require()
             packet.let_go()
-        elif not isinstance(packet, (bytes, bytearray)) and not (isinstance(packet, memoryview) and _is_flat(packet)):
-            raise UsageError(
-                f"a packet must be bytes or a Packet, not {literal(packet)}", remedy="send([bytes(packet)])"
-            )
-        length = packet.nbytes if isinstance(packet, memoryview) else len(packet)
-        if isinstance(packet, Packet) and packet.umem is self._umem:
-            frames = packet.frames
+            what, length, frames = packet, packet.length, packet.frames
         else:
+            what = bytes(packet) if isinstance(packet, (bytes, Packet)) else _flat(packet)
+            length = len(what)
             frames = -(-length // self._umem.capacity)
         if frames == 0:
             raise UsageError("a packet of no bytes cannot be sent")
@@ -151,25 +158,37 @@ class Sending:
             raise UsageError(
                 f"a packet of {length} bytes needs {frames} frames, and the kernel sends at most {MOST_FRAMES} at once"
             )
-        return length
+        return what, length, frames
 
-    def _write(self, address: int, length: int, frames: int, packet: Sendable) -> None:
+    def _send_chunk(self, chunk: list[Drawn]) -> int:
+        """At most CHUNK packets; returns how many were accepted."""
+        rows = np.zeros(len(chunk), ROW)
+        rows["length"], rows["handle"] = [length for _, length, _ in chunk], NIL
+        for place, (what, _, _) in enumerate(chunk):
+            if isinstance(what, Packet):
+                rows[place] = what.row
+        drafted = rows[: max(0, draft_rows(self.address, rows.ctypes.data, len(rows)))]
+        for (address, _, length, frames, _, _), (what, _, _) in zip(drafted.tolist(), chunk, strict=False):
+            if not isinstance(what, Packet):
+                self._write(address, length, frames, what)
+        return self._submit(drafted, "this packet")
+
+    def _write(self, address: int, length: int, frames: int, data: Bytes) -> None:
         """A packet's bytes go into the frames of its draft, which are not always neighbours."""
-        data = memoryview(bytes(packet) if isinstance(packet, Packet) else packet).cast("B")
         if frames == 1:
             self._umem.view(address, length)[:] = data
             return
-        handle = address // self._umem.frame_size
-        for offset, span in self._umem.parts(handle):
-            self._umem.view(offset, span)[:] = data[:span]
-            data = data[span:]
+        at = 0
+        for offset, span in self._umem.parts(address // self._umem.frame_size):
+            self._umem.view(offset, span)[:] = data[at : at + span]
+            at += span
 
-    def _submit(self, rows: np.ndarray[Any, Any]) -> int:
-        """Hand packets over; returns how many."""
+    def _submit(self, rows: np.ndarray[Any, Any], what: str = "") -> int:
+        """Hand packets over; returns how many. `what` has gone, if one has: by default its number says which."""
         count = submit_rows(self.address, rows.ctypes.data, len(rows), self._most_frames)
         self._raise_failure()
         if count <= GONE:
-            raise gone(self._umem, f"packet {GONE - count} of the batch")
+            raise gone(self._umem, what or f"packet {GONE - count} of the batch")
         return max(count, 0)
 
     def _raise_failure(self) -> None:
@@ -183,9 +202,14 @@ class Sending:
         end_sending(self.address, self._number)
 
 
-def _is_flat(view: memoryview) -> bool:
-    """Whether its bytes can be copied in one go."""
-    try:
-        return view.c_contiguous
-    except ValueError:  # it was released
-        return False
+def _flat(packet: Any) -> Bytes:
+    """Its bytes in one piece. A bytearray keeps its length for as long as they are referred to.
+
+    Raises:
+        UsageError: it has none.
+    """
+    if isinstance(packet, (bytearray, memoryview)):
+        with suppress(TypeError, ValueError):  # it was released, has gaps, or items of an odd format
+            view = memoryview(packet)
+            return view.cast("B") if view.nbytes else b""
+    raise UsageError(f"a packet must be bytes or a Packet, not {literal(packet)}", remedy="send([bytes(packet)])")

@@ -30,7 +30,7 @@ from xskit.xsk.batch import Batch, Drafts, checked
 from xskit.xsk.bound import BoundSocket
 from xskit.xsk.errors import PortError
 from xskit.xsk.mapping import MappedRing
-from xskit.xsk.opening import HIGHEST_QUEUE, MOST_ENTRIES, MOST_FRAMES, BindMode
+from xskit.xsk.opening import HIGHEST_QUEUE, MOST_ENTRIES, MOST_FRAMES, BindMode, Plan, check
 from xskit.xsk.packet import Origin, Packet, Sendable
 from xskit.xsk.path.owner import Owner, Sighting
 from xskit.xsk.turn import Turn, new_token
@@ -123,8 +123,12 @@ class Socket(Closing):
                 f"{interface} has no TX queue {queue}: what is sent there would vanish",
                 remedy="tx=0, or ethtool -L for as many TX as RX queues",
             )
-        if not (rx or tx):
-            raise UsageError("a socket needs an RX or a TX ring", remedy="rx=2048")
+        base = shared.primary if shared else None
+        owner = shared if base and (base.ifindex, base.queue) == (facts.index, queue) else None
+        if owner:
+            fill = completion = 0
+        shared_fd = base.fd if base else None
+        check(Plan(facts, queue, umem, mode, rx, tx, fill, completion, multi_buffer, need_wakeup, shared_fd))
         self.interface, self.ifindex, self.queue, self.mtu, self.umem = interface, facts.index, queue, facts.mtu, umem
         self.xdp_mode: str | None = None
         self.why: list[str] = []
@@ -134,7 +138,7 @@ class Socket(Closing):
         self._closing = self._closed = False
         self._last: Statistics | None = None
         self._sharers: list[Socket] = []
-        self._owner = shared if shared and (shared.ifindex, shared.queue) == (facts.index, queue) else None
+        self._owner = owner
         self._number: int = self._owner._number if self._owner else umem.next_number()
         self._origin = Origin(umem, queue)
         self._registered: RedirectProgram | None = None
@@ -162,7 +166,6 @@ class Socket(Closing):
                 multi_buffer=multi_buffer,
                 need_wakeup=need_wakeup,
             )
-            base = shared.primary if shared else None
             if rx:
                 self.receiver = base = bind(shared=base, rx=rx, tx=0)
             if tx:
@@ -310,8 +313,9 @@ class Socket(Closing):
         try:
             self._receive_turn.take(token)
             side = self._receiving or self._open_receiving()
-            if self._origin.viewed:
-                self._origin.let_go()
+            if self._origin.viewed and (trouble := self._origin.let_go()):
+                side.take(0)
+                raise trouble
             rows = side.take(limit)
             if not len(rows):
                 rows = self._wait(side, timeout, limit)
@@ -589,6 +593,7 @@ class Socket(Closing):
         for bound in (self.transmitter, self.receiver):
             if bound:
                 bound.close()
+        self._origin.let_go()
         for side in (self._sending, self._receiving):  # only now is the kernel done with its frames
             if side:
                 side.close()

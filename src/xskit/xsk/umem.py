@@ -352,6 +352,10 @@ class Umem(Closing):
         self._users.clear()
         self._let_go()
 
+    def __repr__(self) -> str:
+        state = "" if self.address else ", closed"
+        return f"<Umem of {self.frames} frames of {self.frame_size} bytes{state}>"
+
     def __del__(self) -> None:
         if getattr(self, "_pages", None) is not None and self._pages.address:
             forgotten(self)
