@@ -24,9 +24,9 @@ from xskit.netconf.changes import CreateNamespace, CreateVeth, SetLinkUp, SetSys
 from xskit.netconf.interfaces import look
 from xskit.netconf.journal import Journal
 from xskit.netconf.namespaces import inside
+from xskit.xsk.bound import BoundSocket
 from xskit.xsk.path.table import PacketTable
 from xskit.xsk.port import Port
-from xskit.xsk.socket import Socket
 from xskit.xsk.umem import Umem
 
 RING = 2048
@@ -66,7 +66,9 @@ class Generator:
             for frame in range(RING):
                 umem.view(frame * FRAME_BYTES, len(ETHERNET))[:] = ETHERNET
             with inside(namespace):
-                socket = undo.enter_context(Socket(interface, umem=umem, rx=0, tx=RING, program=None))
+                socket = undo.enter_context(
+                    BoundSocket(look(interface), 0, umem, rx=0, tx=RING, fill=RING, completion=RING)
+                )
             self._record = undo.enter_context(Region(size_of(Sender)))
             sender = record_view(Sender, self._record.address)
             sender.tx, sender.completion = socket.tx_ring or 0, socket.completion_ring or 0
@@ -150,6 +152,8 @@ class Line(Bed):
         first = self.stack.enter_context(Port.open(INGRESS, self.umem, namespace=self.namespace, ring_size=RING))
         second = self.stack.enter_context(Port.open(EGRESS, self.umem, namespace=self.namespace, ring_size=RING))
         receiver, sender = first.queues[0].receiver, second.queues[0]
+        assert receiver is not None
+        assert sender.receiver is not None
         assert sender.transmitter is not None
         self.port = first
         self.direction = LiveDirection(

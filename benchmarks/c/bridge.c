@@ -131,6 +131,41 @@ EXPORT i64 bridge_pass(struct direction *line, i64 rounds)
 
 /* --- loss + bottleneck + delay between them: packets are held -------------------------------------------------- */
 
+static void break_packet(struct receiver *receiver, i64 continues)
+{
+	receiver->strays++;
+	if (receiver->head != NIL) {
+		give_packet(receiver->memory, receiver->head);
+		receiver->head = NIL;
+	}
+	receiver->broken = continues;
+}
+
+/* A frame of a packet of several; the packet's handle when it was the last one, else NIL. */
+static i64 join(struct receiver *receiver, i64 frame, i64 continues)
+{
+	char *table = receiver->memory->table;
+	i64 head = receiver->head;
+	if (receiver->broken) {
+		give_packet(receiver->memory, frame);
+		break_packet(receiver, continues);
+		return NIL;
+	}
+	if (head == NIL) {
+		receiver->head = receiver->tail = frame;
+		return NIL;
+	}
+	struct packet *whole = packet_line(table, head);
+	whole->length += packet_line(table, frame)->span;
+	whole->frames++;
+	packet_line(table, receiver->tail)->fragment = (u32)frame;
+	receiver->tail = frame;
+	if (continues)
+		return NIL;
+	receiver->head = NIL;
+	return head;
+}
+
 static i64 receive(struct direction *line, i64 floor)
 {
 	struct receiver *receiver = line->ingress;
@@ -138,47 +173,42 @@ static i64 receive(struct direction *line, i64 floor)
 	struct memory *memory = receiver->memory;
 	struct counters *counters = line->counters;
 	struct books *books = &counters->books;
-	i64 count = 0, ready = available(rx, BATCH);
+	i64 count = 0, taken = 0, ready = available(rx, BATCH);
 	i64 now_ns = read_clock();
 	counters->clock_ns = now_ns;
 	for (i64 n = 0; n < ready; n++) {
 		struct descriptor *in = descriptor(rx, n);
-		i64 frame = frame_of(memory, in->address), head = frame;
+		i64 frame = frame_of(memory, in->address), head = frame, continues = in->options & 1;
 		i64 place = in->address - frame * memory->frame_bytes;
-		if (frame < 0 || place + in->length > memory->frame_bytes) {
-			receiver->strays++;
+		struct packet *packet = packet_line(memory->table, frame);
+		if (frame < 0 || !move(pool_of(memory, packet), packet, frame, FILL, HELD)) {
+			break_packet(receiver, continues);
 			continue;
 		}
-		struct packet *packet = packet_line(memory->table, frame);
-		if (!move(pool_of(memory, packet), packet, frame, FILL, HELD)) {
-			receiver->strays++;
+		taken++;
+		forget_packet(packet);
+		if (place + in->length > memory->frame_bytes) {
+			give_packet(memory, frame);
+			break_packet(receiver, continues);
 			continue;
 		}
 		packet->address = (i64)(memory->base + in->address);
-		packet->span = in->length;
-		packet->fragment = NIL;
-		packet->state = 0;
-		packet->number++;
-		if (receiver->head == NIL) {
-			packet->length = in->length;
-			packet->frames = 1;
-			if (in->options & 1) {
-				receiver->head = receiver->tail = frame;
-				continue;
-			}
-		} else {
-			head = receiver->head;
-			struct packet *whole = packet_line(memory->table, head);
-			whole->length += in->length;
-			whole->frames++;
-			packet_line(memory->table, receiver->tail)->fragment = (u32)frame;
-			receiver->tail = frame;
-			if (in->options & 1)
-				continue;
-			receiver->head = NIL;
+		packet->length = packet->span = in->length;
+		packet->frames = 1;
+		i64 time_ns = 0;
+		if (receiver->stamped && place >= 8) {
+			i64 *stamp = (i64 *)(packet->address - 8);
+			time_ns = *stamp;
+			*stamp = 0;
 		}
-		packet = packet_line(memory->table, head);
-		packet->egress = 0;
+		packet->arrived_ns = time_ns;
+		if (continues || receiver->head != NIL || receiver->broken) {
+			head = join(receiver, frame, continues);
+			if (head == NIL)
+				continue;
+			packet = packet_line(memory->table, head);
+			time_ns = packet->arrived_ns;
+		}
 		i64 length = packet->length, frames = packet->frames, cause = 0;
 		books->received++;
 		books->received_bytes += length;
@@ -197,12 +227,6 @@ static i64 receive(struct direction *line, i64 floor)
 		}
 		books->in_flight_frames += frames;
 		counters->peak_frames = max64(counters->peak_frames, books->in_flight_frames);
-		i64 time_ns = 0;
-		if (receiver->stamped && packet->address - (i64)memory->base >= 8) {
-			i64 *stamp = (i64 *)(packet->address - 8);
-			time_ns = *stamp;
-			*stamp = 0;
-		}
 		if (time_ns <= 0 || time_ns > now_ns) {
 			counters->unstamped++;
 			time_ns = now_ns;
@@ -219,10 +243,9 @@ static i64 receive(struct direction *line, i64 floor)
 		line->rx_batch[count].length = length;
 		count++;
 	}
-	if (ready > 0) {
+	if (ready > 0)
 		release(rx, ready);
-		receiver->filled -= ready;
-	}
+	receiver->filled -= taken;
 	return count;
 }
 

@@ -23,7 +23,7 @@ struct receiver {
 	struct memory *memory;
 	struct pool *pool;
 	struct ring *rx, *fill;
-	i64 fd, stamped, obeys, busy_poll, target, filled, number, head, tail, strays, kicks, fill_fails;
+	i64 fd, stamped, obeys, busy_poll, target, filled, number, head, tail, broken, strays, kicks, fill_fails;
 };
 
 struct transmitter {

@@ -100,6 +100,16 @@ static inline i64 give_packet(struct memory *memory, i64 handle)
 	return count;
 }
 
+/* A frame's line begins to describe another packet. */
+static inline void forget_packet(struct packet *line)
+{
+	line->fragment = NIL;
+	line->number++;
+	line->transport = 0;
+	line->network = line->protocol = line->copy = line->egress = 0;
+	line->state = 0;
+}
+
 static inline void count_drop(struct books *books, i64 cause, i64 length)
 {
 	books->drops[2 * cause]++;

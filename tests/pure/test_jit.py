@@ -29,6 +29,7 @@ from xskit.jit import (
     store_word,
     trailing_zeros,
     u64,
+    unlikely,
 )
 from xskit.memory import Region
 
@@ -82,6 +83,15 @@ def count_zeros(value: int, leading: int) -> int:
 
 
 @compiled("int64(int64)")
+def sign(value: int) -> int:
+    """By a condition that the compiler takes for false, and by one that is stored."""
+    negative = unlikely(value < 0)
+    if unlikely(value > 0):
+        return 1
+    return -1 if negative else 0
+
+
+@compiled("int64(int64)")
 def shifted_unsigned(address: int) -> int:
     """The highest bit of the word there, which is no sign: 0 or 1. And a product that wraps, beside it."""
     word = as_u64(address)[0]
@@ -115,6 +125,11 @@ def digits(a: int, b: int, c: int, d: int) -> int:
 def memory():
     with Region(4096) as region:
         yield region
+
+
+@pytest.mark.parametrize("value", [-5, 0, 7])
+def test_what_is_unlikely_is_still_true_where_it_is(value):
+    assert sign(value) == (value > 0) - (value < 0)
 
 
 @pytest.mark.parametrize("value", [0, 1, 255, 256, 1 << 31, (1 << 40) + 7, (1 << 63) - 1, -1, -(1 << 63)])

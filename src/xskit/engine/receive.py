@@ -7,7 +7,7 @@ from xskit.engine.packets import Counters, DropCause, counters_at
 from xskit.engine.pipe import pipe_at
 from xskit.engine.records import BATCH, Direction, direction_at
 from xskit.engine.sums import word
-from xskit.jit import compiled, i64, inlined
+from xskit.jit import compiled, i64, inlined, unlikely
 from xskit.xsk.path.books import count_drop
 from xskit.xsk.path.lines import PacketLine, packet_line
 from xskit.xsk.path.pool import give_packet, memory_at, pool_at
@@ -23,9 +23,9 @@ UNADMITTED = (MEMORY_FULL, SUPER_PACKET, TOO_MANY_FRAGMENTS, EGRESS_MTU)
 
 @inlined
 def gather(direction: Direction) -> int:
-    """Fill the batch from all ingress queues, each in its turn first; returns how many packets were admitted.
+    """Fill the batch from all ingress queues, each in its turn first; returns how many packets came.
 
-    Times are left at the kernel's stamp, 0 where there is none: `stamp` settles them when the clock was read.
+    Their times are the kernel's stamps, 0 where there is none: `admit` settles them when the clock was read.
     """
     found = i64(0)
     queue = direction.rotate
@@ -37,11 +37,7 @@ def gather(direction: Direction) -> int:
     direction.rotate += 1
     if direction.rotate == direction.ingress_count:
         direction.rotate = 0
-    admitted = i64(0)
-    counters = counters_at(direction.counters)
-    for number in range(found):
-        admitted += admit(direction, counters, number, admitted)
-    return admitted
+    return found
 
 
 @inlined
@@ -53,67 +49,75 @@ def fits_tagged(direction: Direction, packet: PacketLine, length: int) -> bool:
 
 
 @inlined
-def admit(direction: Direction, counters: Counters, number: int, place: int) -> int:
-    """Let entry `number` of the batch in, as entry `place`, and return 1; or drop it, and return 0."""
-    arrival = arrival_at(direction.rx_batch + number * ARRIVAL_BYTES)
-    handle, length = i64(arrival.handle), i64(arrival.length)
-    packet = packet_line(direction.table, handle)
-    frames = i64(packet.frames)
-    counters.received += 1
-    counters.received_bytes += length
-    counters.in_flight += 1
-    counters.in_flight_bytes += length
-    cause = 0
+def refusal(direction: Direction, packet: PacketLine, length: int, inside: int) -> int:
+    """Why a packet cannot be let in beside `inside` frames: a drop cause, or 0."""
     if length > direction.max_length and not fits_tagged(direction, packet, length):
-        cause = SUPER_PACKET if length > direction.wire_length else EGRESS_MTU
-    elif frames > direction.max_frames:
-        cause = TOO_MANY_FRAGMENTS
-    elif counters.in_flight_frames + frames > direction.capacity_frames:
-        cause = MEMORY_FULL
-    if cause != 0:
-        count_drop(counters, cause, length)
-        give_packet(memory_at(direction.memory), handle)
-        return 0
-    counters.in_flight_frames += frames
-    counters.peak_frames = max(counters.peak_frames, counters.in_flight_frames)
-    if place < number:
-        moved = arrival_at(direction.rx_batch + place * ARRIVAL_BYTES)
-        moved.time_ns = arrival.time_ns
-        moved.handle = handle
-        moved.length = length
-    if direction.finish_checksums:
-        answer = finish_checksum(direction.table, handle)
-        if answer == FINISHED:
-            counters.checksums += 1
-        elif answer == LEFT:
-            counters.unfinished += 1
-    return 1
+        return SUPER_PACKET if length > direction.wire_length else EGRESS_MTU
+    if i64(packet.frames) > direction.max_frames:
+        return TOO_MANY_FRAGMENTS
+    if inside + i64(packet.frames) > direction.capacity_frames:
+        return MEMORY_FULL
+    return 0
 
 
 @inlined
-def stamp(direction: Direction, count: int, now_ns: int) -> None:
-    """Settle the arrival times of a batch: the kernel's stamps, but never before the watermark nor before one another.
+def admit(direction: Direction, found: int, now_ns: int) -> int:
+    """Let the packets of the batch in, or drop them; returns how many are left, in the batch's first entries.
 
-    The loop has usually looked past a stamp by a microsecond or two when the packet shows up in RX; what had to be
-    moved is counted. A stamp from the future, or none, is the time of the batch.
+    Arrival times are the kernel's stamps, but never before the watermark nor before one another: the loop has usually
+    looked past a stamp by a microsecond or two when the packet shows up in RX. What had to be moved is counted. A stamp
+    from the future, or none, is the time of the batch.
     """
     counters = counters_at(direction.counters)
-    floor = pipe_at(direction.block).watermark_ns
-    for number in range(count):
+    table = direction.table
+    floor_ns = pipe_at(direction.block).watermark_ns
+    inside = counters.in_flight_frames
+    admitted = total = i64(0)
+    for number in range(found):
         arrival = arrival_at(direction.rx_batch + number * ARRIVAL_BYTES)
-        time_ns = arrival.time_ns
-        if time_ns <= 0 or time_ns > now_ns:
+        handle, length, time_ns = i64(arrival.handle), i64(arrival.length), i64(arrival.time_ns)
+        total += length
+        packet = packet_line(table, handle)
+        cause = refusal(direction, packet, length, inside)
+        if unlikely(cause != 0):
+            count_drop(counters, cause, length)
+            give_packet(memory_at(direction.memory), handle)
+            continue
+        inside += i64(packet.frames)
+        if unlikely(direction.finish_checksums != 0):
+            count_checksum(counters, finish_checksum(table, handle))
+        if unlikely(time_ns <= 0 or time_ns > now_ns):
             counters.unstamped += 1
             time_ns = now_ns
-        packet_line(direction.table, arrival.handle).arrived_ns = time_ns
-        if time_ns < floor:
+        packet.arrived_ns = time_ns
+        if time_ns < floor_ns:
             counters.clamped += 1
-            counters.clamped_ns = max(counters.clamped_ns, floor - time_ns)
-            if floor - time_ns > direction.late_limit_ns:
+            counters.clamped_ns = max(counters.clamped_ns, floor_ns - time_ns)
+            if floor_ns - time_ns > direction.late_limit_ns:
                 direction.moved_late += 1
-            time_ns = floor
-        floor = time_ns
-        arrival.time_ns = time_ns
+            time_ns = floor_ns
+        floor_ns = time_ns
+        entry = arrival_at(direction.rx_batch + admitted * ARRIVAL_BYTES)
+        entry.time_ns = time_ns
+        entry.handle = handle
+        entry.length = length
+        admitted += 1
+    counters.received += found
+    counters.received_bytes += total
+    counters.in_flight += found
+    counters.in_flight_bytes += total
+    counters.in_flight_frames = inside
+    counters.peak_frames = max(counters.peak_frames, inside)
+    return admitted
+
+
+@inlined
+def count_checksum(counters: Counters, answer: int) -> None:
+    """Note what `finish_checksum` did."""
+    if answer == FINISHED:
+        counters.checksums += 1
+    elif answer == LEFT:
+        counters.unfinished += 1
 
 
 @inlined

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from xskit.engine.clock import read_clock
 from xskit.engine.fifo import count as fifo_count
-from xskit.engine.fifo import drop_head, head_packet
+from xskit.engine.fifo import drop_head, head_packet, packet_at_position
 from xskit.engine.histogram import add
 from xskit.engine.packets import DropCause, counters_at
 from xskit.engine.records import BATCH, EGRESS_BYTES, Direction, Egress, Exit, egress_at
@@ -44,7 +44,7 @@ def transmit(direction: Direction, leaving: Exit, scratch: int) -> int:
     taken = 0
     free = room(tx, BATCH * direction.max_frames)
     while taken < waiting:
-        handle = head_packet(leaving) & 0xFFFF_FFFF
+        handle = packet_at_position(leaving, first + taken) & 0xFFFF_FFFF
         line = packet_line(direction.table, handle)
         if descriptors + i64(line.frames) > free:
             break
@@ -55,10 +55,10 @@ def transmit(direction: Direction, leaving: Exit, scratch: int) -> int:
         written = write_packet(egress, tx, descriptors, handle)
         packets += written > descriptors
         descriptors = written
-        drop_head(leaving)
         taken += 1
     if taken == 0:
         return 0
+    leaving.head = first + taken
     submit(egress, tx, descriptors, packets)
     kick(egress)
     record_times(direction, leaving, first, taken, read_clock(scratch))

@@ -14,7 +14,7 @@ from xskit.engine.fifo import count, fifo_at
 from xskit.engine.histogram import BUCKETS
 from xskit.engine.packets import INFINITE_NS, Counters, DropCause, counters_at
 from xskit.engine.pipe import pipe_at
-from xskit.engine.receive import UNADMITTED, gather, refill_all, stamp
+from xskit.engine.receive import UNADMITTED, admit, gather, refill_all
 from xskit.engine.records import (
     BATCH,
     EGRESS_BYTES,
@@ -74,14 +74,14 @@ def measure_anew(direction: Direction, counters: Counters) -> None:
 @inlined
 def turn(direction: Direction, control: int, scratch: int) -> int:
     """One turn of a direction; returns how much was done."""
-    entries = gather(direction)
+    found = entries = gather(direction)
     now_ns = read_clock(scratch)
-    if entries > 0:
-        stamp(direction, entries, now_ns)
+    if found > 0:
+        entries = admit(direction, found, now_ns)
     if entries > 0 or now_ns >= direction.next_ns or control != 0:
         until_ns = now_ns
-        if entries == BATCH:  # more may wait in RX: nothing is final that came after the last one read
-            until_ns = arrival_at(direction.rx_batch + (BATCH - 1) * ARRIVAL_BYTES).time_ns
+        if found == BATCH and entries > 0:  # more may wait in RX: nothing is final that came after the last one read
+            until_ns = arrival_at(direction.rx_batch + (entries - 1) * ARRIVAL_BYTES).time_ns
         direction.next_ns = call_pointer(direction.run, direction.block, direction.rx_batch, entries, until_ns)
         counters = counters_at(direction.counters)
         counters.clock_ns = now_ns

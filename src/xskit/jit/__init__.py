@@ -18,7 +18,7 @@ Rules of the data plane (docs/architecture.md says why):
 from __future__ import annotations
 
 from xskit._cache import COMPILED, cache_folder, cache_root, is_empty
-from xskit.jit.compilation import DISABLED, compiled, function_pointer, inlined
+from xskit.jit.compilation import DISABLED, compiled, function_pointer, fused, inlined
 from xskit.jit.intrinsics import (
     MASK64,
     as_f64,
@@ -43,6 +43,7 @@ from xskit.jit.intrinsics import (
     store_word,
     trailing_zeros,
     u64,
+    unlikely,
 )
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "exchange64",
     "external",
     "function_pointer",
+    "fused",
     "i32",
     "i64",
     "inlined",
@@ -77,4 +79,5 @@ __all__ = [
     "store_word",
     "trailing_zeros",
     "u64",
+    "unlikely",
 ]

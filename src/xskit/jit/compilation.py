@@ -40,6 +40,13 @@ def inlined(function: Function) -> Function:
     return compiler(function, nogil=True, error_model="numpy", **options)  # type: ignore[no-any-return]
 
 
+def fused(function: Function) -> Function:
+    """As `inlined`, and inlined always: for what is called once a packet from one place or two."""
+    compiler: Any = numba.njit
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False, "forceinline": True}
+    return compiler(function, nogil=True, error_model="numpy", **options)  # type: ignore[no-any-return]
+
+
 def compiled(signature: str) -> Callable[[Function], Function]:
     """Compile an entry point called from Python: cached on disk, runs without the GIL.
 

@@ -14,6 +14,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from xskit import libc
@@ -64,6 +65,9 @@ if TYPE_CHECKING:
 
     def leading_zeros(value: int, /) -> int:
         """Zero bits above the highest set bit of a 64-bit word; 64 for 0."""
+
+    def unlikely(condition: bool, /) -> bool:
+        """The condition, of which the compiler may take it that it is false nearly always."""
 
     def call_pointer(pointer: int, a: int, b: int, c: int, d: int, /) -> int:
         """Call a function by the address that `function_pointer` gave."""
@@ -129,6 +133,16 @@ elif not DISABLED:
             return builder.atomic_rmw("xchg", pointer, arguments[1], "acquire")
 
         return types.int64(types.int64, types.int64), build
+
+    @intrinsic
+    def unlikely(_context, _condition):  # noqa: ANN001, ANN201
+        def build(_c: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            bit = ir.IntType(1)
+            kind = ir.FunctionType(bit, [bit, bit])
+            expect = cgutils.get_or_insert_function(builder.module, kind, "llvm.expect.i1")
+            return builder.call(expect, [arguments[0], ir.Constant(bit, 0)])
+
+        return types.boolean(types.boolean), build
 
     @intrinsic
     def trailing_zeros(_context, _value):  # noqa: ANN001, ANN201
@@ -272,6 +286,9 @@ else:
             before = word.value
             word.value = int(value)
         return before
+
+    def unlikely(condition: bool) -> bool:
+        return bool(condition)
 
     def trailing_zeros(value: int) -> int:
         value = int(value) & MASK64

@@ -70,6 +70,7 @@ def forget_packet(line: PacketLine) -> None:
     line.number = i64(line.number) + 1
     line.transport = 0
     line.network = 0
+    line.protocol = 0
     line.copy = 0
     line.egress = 0
     line.state = 0

@@ -10,7 +10,7 @@ it is counted, and the frame stays where it is.
 
 from __future__ import annotations
 
-from xskit.jit import exchange64, external, i64, inlined, store_release64
+from xskit.jit import exchange64, external, i64, inlined, store_release64, unlikely
 from xskit.memory import I64, U32, Record, offset_of, record_at
 from xskit.xsk.path.lines import NIL, PacketLine, packet_line
 from xskit.xsk.path.owner import Owner
@@ -32,7 +32,7 @@ class PacketMemory(Record):
     base: I64  # address of UMEM offset 0; 0: frames have no bytes (virtual time)
     frames: I64
     frame_bytes: I64
-    frame_shift: I64  # log2 of the frame size, -1 where it is no power of two
+    frame_shift: I64  # log2 of the frame size; -1 where it is no power of two, or addresses are unaligned
     unaligned: I64  # 1: addresses have the offset in the frame in their top bits
     table: I64  # address of the packet table
     pools: I64  # address of Pool records, POOL_BYTES each
@@ -90,10 +90,10 @@ def unlock(memory: PacketMemory, address: int) -> None:
 @inlined
 def frame_of(memory: PacketMemory, address: int) -> int:
     """The frame that an address in a ring means; -1 where it means none of this memory."""
-    if memory.frame_shift >= 0 and memory.unaligned == 0:
-        frame = address >> memory.frame_shift
-    else:
+    if unlikely(memory.frame_shift < 0):
         frame = offset_of_address(memory, address) // memory.frame_bytes
+    else:
+        frame = address >> memory.frame_shift
     return frame if 0 <= frame < memory.frames else i64(-1)
 
 
@@ -114,7 +114,7 @@ def pool_of(memory: PacketMemory, line: PacketLine) -> Pool:
 @inlined
 def move(pool: Pool, line: PacketLine, frame: int, origin: int, target: int) -> bool:
     """The frame goes from one owner to another. False where it was elsewhere: that is counted, and nothing moves."""
-    if i64(line.owner) != origin:
+    if unlikely(i64(line.owner) != origin):
         if pool.violations == 0:
             pool.violated = frame
         pool.violations += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xskit.jit import as_i64, i64, inlined
+from xskit.jit import i64, inlined, unlikely
 from xskit.memory import I64, Record, record_at, size_of
 from xskit.xsk.path.calls import kick_receive
 from xskit.xsk.path.lines import NIL, forget_packet, packet_line
@@ -12,13 +12,13 @@ from xskit.xsk.path.pool import (
     HELD,
     PacketMemory,
     frame_of,
+    free_frame_at,
     give_packet,
     memory_at,
     move,
     offset_of_address,
     pool_at,
     pool_of,
-    take_frame,
 )
 from xskit.xsk.path.rings import (
     available,
@@ -63,6 +63,13 @@ class Receiver(Record):
     fill_fails: I64  # times that FILL could not be filled up: the pool was empty
 
 
+class Stamp(Record):
+    """What the program leaves in the 8 bytes before a packet."""
+
+    time_ns: I64
+
+
+stamp_at = record_at(Stamp)
 arrival_at = record_at(Arrival)
 receiver_at = record_at(Receiver)
 
@@ -84,63 +91,80 @@ def receive(receiver: Receiver, batch: int, count: int, most: int) -> int:
     if ready <= 0:
         return count
     memory = memory_at(receiver.memory)
-    table, base, frame_bytes = memory.table, memory.base, memory.frame_bytes
-    strays = receiver.strays
+    table, base, frame_bytes, stamped = memory.table, memory.base, memory.frame_bytes, receiver.stamped
+    joining = receiver.head != NIL or receiver.broken != 0
+    taken = i64(0)
     for number in range(ready):
         address = descriptor_address(rx, number)
         tail = descriptor_tail(rx, number)
         span = tail & 0xFFFF_FFFF
         continues = (tail >> 32) & 1
         frame = frame_of(memory, address)
-        if frame < 0:
+        if unlikely(frame < 0):
             break_packet(receiver, memory, continues)
+            joining = continues != 0
             continue
         line = packet_line(table, frame)
         if not move(pool_of(memory, line), line, frame, FILL, HELD):
             break_packet(receiver, memory, continues)
+            joining = continues != 0
             continue
+        taken += 1
         offset = offset_of_address(memory, address)
         place = offset - frame * frame_bytes
         forget_packet(line)
-        if receiver.broken or place + span > frame_bytes:
+        if unlikely(place + span > frame_bytes):
             give_packet(memory, frame)
-            receiver.filled -= 1
             break_packet(receiver, memory, continues)
+            joining = continues != 0
             continue
         line.address = base + offset
+        line.length = span
         line.span = span
-        if receiver.head == NIL:
-            line.length = span
-            line.frames = 1
-            line.arrived_ns = 0
-            if receiver.stamped and place >= STAMP_BYTES:
-                stamp = as_i64(line.address - STAMP_BYTES)
-                line.arrived_ns = stamp[0]
-                stamp[0] = 0  # the frame's next packet may have none
-            if continues:
-                receiver.head = frame
-                receiver.tail = frame
+        line.frames = 1
+        time_ns = i64(0)
+        if stamped and place >= STAMP_BYTES:
+            stamp = stamp_at(base + offset - STAMP_BYTES)
+            time_ns = stamp.time_ns
+            stamp.time_ns = 0  # the frame's next packet may have none
+        line.arrived_ns = time_ns
+        if continues or joining:
+            joining = continues != 0
+            frame = join(receiver, memory, frame, continues)
+            if frame == NIL:
                 continue
-            head = frame
-            whole = line
-        else:
-            head = receiver.head
-            whole = packet_line(table, head)
-            whole.length += span
-            whole.frames += 1
-            packet_line(table, receiver.tail).fragment = frame
-            receiver.tail = frame
-            if continues:
-                continue
-            receiver.head = NIL
+            span, time_ns = i64(packet_line(table, frame).length), packet_line(table, frame).arrived_ns
         arrival = arrival_at(batch + count * ARRIVAL_BYTES)
-        arrival.handle = head
-        arrival.length = i64(whole.length)
-        arrival.time_ns = whole.arrived_ns
+        arrival.time_ns = time_ns
+        arrival.handle = frame
+        arrival.length = span
         count += 1
-    receiver.filled -= ready - (receiver.strays - strays)
+    receiver.filled -= taken
     release(rx, ready)
     return count
+
+
+@inlined
+def join(receiver: Receiver, memory: PacketMemory, frame: int, continues: int) -> int:
+    """A frame of a packet of several has come; returns the packet's handle when it was the last one, else NIL."""
+    if receiver.broken:
+        give_packet(memory, frame)
+        break_packet(receiver, memory, continues)
+        return NIL
+    head = receiver.head
+    if head == NIL:
+        receiver.head = frame
+        receiver.tail = frame
+        return NIL
+    whole = packet_line(memory.table, head)
+    whole.length += i64(packet_line(memory.table, frame).span)
+    whole.frames += 1
+    packet_line(memory.table, receiver.tail).fragment = frame
+    receiver.tail = frame
+    if continues:
+        return NIL
+    receiver.head = NIL
+    return head
 
 
 @inlined
@@ -168,15 +192,19 @@ def refill(receiver: Receiver) -> None:
     if count <= 0:
         return
     memory = memory_at(receiver.memory)
-    table, frame_bytes = memory.table, memory.frame_bytes
+    table, frame_bytes, socket = memory.table, memory.frame_bytes, receiver.number
+    stack = pool.frames
+    left = pool.count
     written = i64(0)
     for _ in range(count):
-        frame = take_frame(pool)
+        left -= 1
+        frame = i64(free_frame_at(stack + (left << 2)).frame)
         line = packet_line(table, frame)
         if move(pool, line, frame, FREE, FILL):
-            line.next = receiver.number
+            line.next = socket
             write_address(fill, written, frame * frame_bytes)
             written += 1
+    pool.count = left
     receiver.filled += written
     publish(fill, written)
 

@@ -19,7 +19,7 @@ Everything here is compiled code over raw addresses, and works as well on plain 
 
 from __future__ import annotations
 
-from xskit.jit import as_i64, inlined, load_acquire32, store_release32
+from xskit.jit import inlined, load_acquire32, store_release32
 from xskit.memory import I64, Record, record_at
 
 INDEX_MASK = 0xFFFF_FFFF
@@ -45,7 +45,22 @@ class Ring(Record):
     remote: I64
 
 
+class Descriptor(Record):
+    """An entry of RX and TX, struct xdp_desc: u64 address, u32 length, u32 options."""
+
+    address: I64
+    tail: I64  # length in the low 32 bits, options in the high 32
+
+
+class FrameAddress(Record):
+    """An entry of FILL and COMPLETION."""
+
+    address: I64
+
+
 ring_at = record_at(Ring)
+descriptor_at = record_at(Descriptor)
+frame_address_at = record_at(FrameAddress)
 
 
 @inlined
@@ -98,30 +113,30 @@ def needs_wakeup(ring: Ring) -> bool:
 @inlined
 def write_address(ring: Ring, index: int, address: int) -> None:
     """FILL: the entry `index` places after `local` names a frame by its UMEM address."""
-    as_i64(ring.entries)[(ring.local + index) & ring.mask] = address
+    frame_address_at(ring.entries + (((ring.local + index) & ring.mask) << 3)).address = address
 
 
 @inlined
 def read_address(ring: Ring, index: int) -> int:
     """COMPLETION: the UMEM address in the entry `index` places after `local`."""
-    return as_i64(ring.entries)[(ring.local + index) & ring.mask]
+    return frame_address_at(ring.entries + (((ring.local + index) & ring.mask) << 3)).address
 
 
 @inlined
 def write_descriptor(ring: Ring, index: int, address: int, length: int, options: int) -> None:
-    """TX: a struct xdp_desc {u64 addr; u32 len; u32 options}, `index` places after `local`."""
-    slot = as_i64(ring.entries + (((ring.local + index) & ring.mask) << 4))
-    slot[0] = address
-    slot[1] = length | (options << 32)
+    """TX: the descriptor `index` places after `local`."""
+    descriptor = descriptor_at(ring.entries + (((ring.local + index) & ring.mask) << 4))
+    descriptor.address = address
+    descriptor.tail = length | (options << 32)
 
 
 @inlined
 def descriptor_address(ring: Ring, index: int) -> int:
     """RX: the UMEM address of the descriptor `index` places after `local`."""
-    return as_i64(ring.entries + (((ring.local + index) & ring.mask) << 4))[0]
+    return descriptor_at(ring.entries + (((ring.local + index) & ring.mask) << 4)).address
 
 
 @inlined
 def descriptor_tail(ring: Ring, index: int) -> int:
     """RX: length in the low 32 bits, options in the high 32, of the same descriptor."""
-    return as_i64(ring.entries + (((ring.local + index) & ring.mask) << 4))[1]
+    return descriptor_at(ring.entries + (((ring.local + index) & ring.mask) << 4)).tail

@@ -62,7 +62,7 @@ class PacketTable(Closing):
         view = record_view(PacketMemory, self.memory, self._records.view)
         view.base, view.frames, view.frame_bytes, view.unaligned = base, frames, frame_bytes, int(unaligned)
         shift = frame_bytes.bit_length() - 1
-        view.frame_shift = shift if 1 << shift == frame_bytes else -1
+        view.frame_shift = shift if 1 << shift == frame_bytes and not unaligned else -1
         view.table, view.pools, view.shared = self.address, self._pools, int(shared)
 
     @property

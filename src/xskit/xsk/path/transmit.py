@@ -5,9 +5,9 @@ What sendto says stands in xsk/path/calls.py.
 
 from __future__ import annotations
 
-from xskit.jit import as_i64, i64, inlined
+from xskit.jit import as_i64, fused, i64, inlined, unlikely
 from xskit.memory import I64, Record, record_at, size_of
-from xskit.xsk.path.books import TX_REFUSED, books_at, count_drop
+from xskit.xsk.path.books import TX_REFUSED, Books, books_at, count_drop
 from xskit.xsk.path.calls import EAGAIN, EBUSY, ENETDOWN, ENOBUFS, ENODEV, ENXIO, kick_transmit
 from xskit.xsk.path.lines import LAST, NIL, REFUSED, SET, packet_line
 from xskit.xsk.path.pool import (
@@ -15,11 +15,13 @@ from xskit.xsk.path.pool import (
     HELD,
     TX,
     PacketMemory,
+    Pool,
     frame_of,
-    give_frame,
+    free_frame_at,
     lock,
     memory_at,
     move,
+    pool_at,
     pool_of,
     unlock,
 )
@@ -73,10 +75,27 @@ transmitter_at = record_at(Transmitter)
 TRANSMITTER_BYTES = size_of(Transmitter)
 
 
-@inlined
+@fused
 def write_packet(transmitter: Transmitter, tx: Ring, descriptors: int, handle: int) -> int:
     """Write a packet's descriptors behind the `descriptors` already written, where there is room for them; returns the
     new number, or the same one where a frame of it is not held: then it stays where it is. `submit` hands them over."""
+    memory = memory_at(transmitter.memory)
+    line = packet_line(memory.table, handle)
+    if i64(line.fragment) != NIL:
+        return write_frames(transmitter, tx, descriptors, handle)
+    if not move(pool_of(memory, line), line, handle, HELD, TX):
+        return descriptors
+    write_descriptor(tx, descriptors, line.address - memory.base, i64(line.span), 0)
+    state = i64(line.state) & SET
+    if state == 0:
+        line.next = transmitter.number
+    line.state = state | LAST
+    return descriptors + 1
+
+
+@inlined
+def write_frames(transmitter: Transmitter, tx: Ring, descriptors: int, handle: int) -> int:
+    """As `write_packet`, a packet of several frames."""
     memory = memory_at(transmitter.memory)
     table, base = memory.table, memory.base
     before = descriptors
@@ -191,42 +210,63 @@ def reap(transmitter: Transmitter) -> int:
     """
     memory = memory_at(transmitter.memory)
     table = memory.table
-    strays = transmitter.strays
     lock(memory, transmitter.memory)  # sockets that share the queue share COMPLETION
     completion = ring_at(transmitter.completion)
     done = available(completion, transmitter.outstanding)
+    home = i64(0)
+    pool = pool_at(memory.pools)
+    books, free = books_at(pool.books), pool.count
+    frames = packets = length = strays = ended = i64(0)
     for number in range(done):
         frame = frame_of(memory, read_address(completion, number))
-        if frame < 0:
-            transmitter.strays += 1
+        if unlikely(frame < 0):
+            strays += 1
             continue
         line = packet_line(table, frame)
-        pool = pool_of(memory, line)
-        if not move(pool, line, frame, TX, FREE):
-            transmitter.strays += 1
+        if i64(line.home) != home:
+            if frames > 0:
+                settle(pool, books, free, frames, packets, length)
+            home = i64(line.home)
+            pool = pool_of(memory, line)
+            books = books_at(pool.books)
+            free, frames, packets, length = pool.count, i64(0), i64(0), i64(0)
+        if unlikely(not move(pool, line, frame, TX, FREE)):
+            strays += 1
             continue
-        books = books_at(pool.books)
-        books.in_flight_frames -= 1
+        frames += 1
         state = i64(line.state)
         if state & LAST:
-            length = i64(line.length)
-            transmitter.outstanding_packets -= 1
+            ended += 1
             refused = (state & REFUSED) != 0
-            if transmitter.refusals > 0:
+            if unlikely(transmitter.refusals > 0):
                 transmitter.refusals -= 1
                 refused = True
-            if refused:
-                count_drop(books, TX_REFUSED, length)
+            if unlikely(refused):
+                count_drop(books, TX_REFUSED, i64(line.length))
             else:
-                books.sent += 1
-                books.sent_bytes += length
-                books.in_flight -= 1
-                books.in_flight_bytes -= length
-            give_frame(pool, frame if state & SET == 0 else i64(line.next))
-        elif state & SET == 0:
-            give_frame(pool, frame)
-    release(completion, done)
+                packets += 1
+                length += i64(line.length)
+        elif state & SET:
+            continue
+        free_frame_at(pool.frames + (free << 2)).frame = frame if state & SET == 0 else i64(line.next)
+        free += 1
+    if frames > 0:
+        settle(pool, books, free, frames, packets, length)
+    if done > 0:
+        release(completion, done)
     unlock(memory, transmitter.memory)
-    frames = done - (transmitter.strays - strays)
-    transmitter.outstanding -= frames
-    return frames
+    transmitter.strays += strays
+    transmitter.outstanding_packets -= ended
+    transmitter.outstanding -= done - strays
+    return done - strays
+
+
+@inlined
+def settle(pool: Pool, books: Books, free: int, frames: int, packets: int, length: int) -> None:
+    """Note what came home to a pool: it is counted in one step, for nearly all of a batch comes home to the same."""
+    pool.count = free
+    books.in_flight_frames -= frames
+    books.sent += packets
+    books.sent_bytes += length
+    books.in_flight -= packets
+    books.in_flight_bytes -= length
