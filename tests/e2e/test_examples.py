@@ -112,20 +112,41 @@ def test_pytest():
                              "--rootdir=examples", "examples/test_over_a_wan.py")  # fmt: skip
 
 
-def test_send_and_receive():
-    with (
-        two_rooms() as rooms,
-        started(rooms.router, "examples/receive.py", "xkleft", "10", first_line="of xkleft") as receiver,
-    ):
+@contextmanager
+def receiving(example: str) -> Iterator[list[str]]:
+    """An example that receives ten packets while the left host sends twenty; gives what it prints after the first
+    line."""
+    with two_rooms() as rooms, started(rooms.router, example, "xkleft", "10", first_line="of xkleft") as receiver:
         sender = [sys.executable, "examples/send.py", "wan0", "20"]
         sent = rooms.left.run(*sender, cwd=EXAMPLES.parent, stdout=subprocess.PIPE, text=True)
         assert "20 packets sent, 0 refused" in sent.stdout
         output, errors = receiver.communicate(timeout=PATIENCE_SECONDS)
-    assert receiver.returncode == 0, errors
-    lines = output.splitlines()
-    assert len(lines) == 11
-    assert any(line.startswith("60 ff ff ff ff ff ff 02 00 00 00 00 01 88 b5 ") for line in lines)
-    assert lines[-1].startswith("Statistics(")
+        assert receiver.returncode == 0, errors
+        yield output.splitlines()
+
+
+def test_send_and_receive():
+    with receiving("examples/receive.py") as lines:
+        assert len(lines) == 11
+        assert any(line.startswith("60 ff ff ff ff ff ff 02 00 00 00 00 01 88 b5 ") for line in lines)
+        assert lines[-1].startswith("Statistics(")
+
+
+def test_batches():
+    with receiving("examples/batches.py") as lines:
+        counted = [re.fullmatch(r"EtherType ([0-9a-f]{4}): (\d+) packets of (\d+) bytes", line) for line in lines]
+        found = {match[1]: (int(match[2]), int(match[3])) for match in counted if match}
+        assert len(found) == len(lines)
+        assert sum(count for count, _ in found.values()) == 10
+        assert found["88b5"][1] == 60
+
+
+def test_receive_async():
+    with receiving("examples/receive_async.py") as lines:
+        assert "waiting for packets" in lines
+        packets = [line for line in lines if line != "waiting for packets"]
+        assert len(packets) == 10
+        assert "60 ff ff ff ff ff ff 02 00 00 00 00 01 88 b5" in packets
 
 
 def test_bridge():

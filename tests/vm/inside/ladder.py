@@ -69,15 +69,13 @@ def check_mode() -> dict[str, Any]:
     """A port opens in the best mode there is, and says why no better one; the verifier takes the larger program."""
     features = device_features(INNER)
     with Umem(2048) as umem, Port.open(INNER, umem, drop_chatter=True) as port:
-        queue = port.queues[0]
-        assert queue.transmitter is not None
         return {
             "release": os.uname().release,
             "driver": driver(INNER),
             "xdp_mode": port.xdp_mode,
             "zero_copy": port.zero_copy,
             "multi_buffer": port.multi_buffer,
-            "budget": queue.transmitter.transmit_budget,
+            "budget": port.queues[0].transmit_budget,
             "why": port.why,
             "kernel_says": None if features is None else features.zero_copy,
             "missing": [feature.name for feature in BpfFeature if not available(feature)],

@@ -49,9 +49,8 @@ def check_two_queues_share_a_memory() -> dict[str, Any]:
         Port.open(INNER, umem, mode="zero-copy", queues=[0, 1]) as port,
         _everything(NEAR) as near,
     ):
-        assert all(queue.receiver.zero_copy for queue in port.queues)
-        for queue in port.queues:
-            queue.receiver.receive(timeout=0)
+        assert all(queue.zero_copy for queue in port.queues)
+        assert port.receive(timeout=0) == []
         got: dict[int, list[bytes]] = {0: [], 1: []}
         for at in range(0, FLOWS, 8):
             for content in flows[at : at + 8]:
@@ -59,15 +58,14 @@ def check_two_queues_share_a_memory() -> dict[str, Any]:
             wanted, idle = at + 8, 0
             while sum(map(len, got.values())) < wanted and idle < 100:
                 idle += 1
-                for queue in port.queues:
-                    got[queue.number] += [bytes(seen) for seen in queue.receiver.receive(timeout=0.05)]
+                for seen in port.receive(timeout=0.05):
+                    got[seen.queue].append(bytes(seen))
         assert sorted(got[0] + got[1]) == sorted(flows)
         for queue in port.queues:
-            assert queue.transmitter is not None
-            wanted_back = [packet(1000 * queue.number + number) for number in range(16)]
+            wanted_back = [packet(1000 * queue.queue + number) for number in range(16)]
             with End(NEAR) as plain:
-                assert queue.transmitter.send(wanted_back) == 16
-                queue.transmitter.flush(10.0)
+                assert port.send(wanted_back, queue=queue.queue) == 16
+                port.flush(10.0)
                 compare(plain.receive(16), wanted_back)
         umem.check()
     return {"packets": {number: len(contents) for number, contents in got.items()}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import subprocess
@@ -11,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from tests.real.detaching import detach
+from tests.real.xsk_veth import completed, kick, put_descriptors
 from tests.vm.inside.wire import (
     FAR,
     INNER,
@@ -29,7 +31,9 @@ from tests.vm.inside.wire import (
 from xskit.emulator.emulator import Emulator
 from xskit.emulator.ports import LinkSpec, PortSpec
 from xskit.emulator.settings import EngineSettings, LinkSettings
+from xskit.memory import record_view
 from xskit.netconf.interfaces import set_mtu, set_up
+from xskit.xsk.path.rings import Ring
 from xskit.xsk.port import Port
 from xskit.xsk.socket import Socket
 from xskit.xsk.umem import Umem
@@ -135,27 +139,24 @@ def check_invalid_descriptors() -> dict[str, object]:
         wanted = [packet(1), packet(2)]
         for frame, content in zip((first, second), wanted, strict=True):
             umem.view(frame * umem.frame_size, len(content))[:] = content
-        tx, completion = opened._rings.tx, opened._rings.completion
-        assert tx is not None
-        assert completion is not None
         descriptors = [
             (first * umem.frame_size, len(wanted[0]), 0),
             (umem.size + umem.frame_size, 100, 0),
             (second * umem.frame_size + umem.frame_size - 10, 100, 0),
             (second * umem.frame_size, len(wanted[1]), 0),
         ]
-        tx.put_descriptors(descriptors)
-        completed: list[int] = []
+        tx = put_descriptors(opened, descriptors)
+        back: list[int] = []
         deadline = time.monotonic() + 10
         while tx.pending() and time.monotonic() < deadline:
-            opened._traffic._kick(tx)  # drivers that send in batches end one at an invalid descriptor
+            kick(opened)  # drivers that send in batches end one at an invalid descriptor
             time.sleep(0.01)
         assert near.receive(2) == wanted
-        while not {descriptors[0][0], descriptors[3][0]} <= set(completed) and time.monotonic() < deadline:
-            completed += completion.take_addresses(8)
+        while not {descriptors[0][0], descriptors[3][0]} <= set(back) and time.monotonic() < deadline:
+            back += completed(opened)
         assert opened.statistics().tx_invalid_descriptors == 2
-        assert {descriptors[0][0], descriptors[3][0]} <= set(completed) <= {address for address, _, _ in descriptors}
-        return {"invalid ones completed": len(completed) - 2}
+        assert {descriptors[0][0], descriptors[3][0]} <= set(back) <= {address for address, _, _ in descriptors}
+        return {"invalid ones completed": len(back) - 2}
 
 
 def link_spec(**settings: Any) -> LinkSpec:
@@ -179,9 +180,10 @@ def check_bridge_frames() -> dict[str, object]:
         compare(cross(sent, near.send, far.receive), padded(sent))
         receiver = ports[INNER].queues[0].receiver
         transmitter = ports[OUTER].queues[0].transmitter
+        assert receiver is not None
         assert transmitter is not None
-        came = _entries(receiver._rings.rx)
-        left = _entries(transmitter._rings.tx)
+        came = _entries(receiver.rings.rx)
+        left = _entries(transmitter.rings.tx)
     assert len(came) == len(left) == len(sent)
     assert came == left
     assert len({address for address, _ in came}) > 1
@@ -190,9 +192,9 @@ def check_bridge_frames() -> dict[str, object]:
 
 def _entries(ring: Any) -> list[tuple[int, int]]:
     """All (address, length) that went through a descriptor ring since it was made, oldest first."""
-    count = ring._producer[0]
+    count = ctypes.c_uint32.from_address(record_view(Ring, ring.record).producer).value
     assert count <= ring.size
-    return [(ring._entries[2 * at], ring._entries[2 * at + 1] & 0xFFFF_FFFF) for at in range(count)]
+    return [(address, length) for address, length, _ in ring.entries[:count].tolist()]
 
 
 def _run_emulator(workers: int) -> dict[str, object]:
