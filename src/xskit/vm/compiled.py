@@ -82,12 +82,13 @@ def compile_everything() -> None:
 
     import xskit.bench.loops
     import xskit.engine
+    import xskit.xsk.path
     from xskit.emulator.emulator import compile_data_plane
     from xskit.emulator.settings import DirectionSettings
 
     compile_data_plane([DirectionSettings(order=order) for order in ("keep", "free")])
     names = ["xskit.jit"]
-    for package in (xskit.engine, xskit.bench.loops):
+    for package in (xskit.xsk.path, xskit.engine, xskit.bench.loops):
         names += [f"{package.__name__}.{found.name}" for found in pkgutil.iter_modules(package.__path__)]
     for name in names:
         for value in vars(importlib.import_module(name)).values():
