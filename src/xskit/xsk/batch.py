@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
@@ -54,7 +55,7 @@ class Batch:
     def __getitem__(self, index: int | slice | np.ndarray[Any, Any]) -> Packet | Batch:
         if isinstance(index, (slice, np.ndarray, list)):
             return Batch(self._origin, self.rows[index])
-        return Packet(self._origin, self.rows[index].item())
+        return Packet(self._origin, self.rows[operator.index(index)].item())
 
     def __iter__(self) -> Iterator[Packet]:
         return map(partial(Packet, self._origin), self.rows.tolist())
@@ -87,13 +88,14 @@ class Batch:
         if dtype.hasobject or not 0 < dtype.itemsize <= 1 << 16:
             raise UsageError(f'kind must be a NumPy type of fixed size such as ">u2", not {literal(kind)}')
         offset = whole("offset", offset, 0, (1 << 32) - 1)
-        rows = self._rows()
+        rows, held = self._held_rows()
         values = np.empty(len(rows), dtype)
         if len(rows):
             memory = self._origin.umem.table.memory
             answer = gather(memory, _at(rows), len(rows), offset, dtype.itemsize, _at(values))
             if answer <= GONE:
                 raise gone(self._origin.umem, f"packet {GONE - answer} of the batch")
+        del held
         return values
 
     def keep(self) -> Batch:
@@ -102,23 +104,23 @@ class Batch:
         Raises:
             UsageError: one of them has gone.
         """
-        if self._end(keep=True):
+        rows, held = self._held_rows()
+        if len(rows) and end_rows(self._origin.umem.table.memory, _at(rows), len(rows), 1):
             raise gone(self._origin.umem, "a packet of the batch")
+        del held
         return self
 
     def release(self) -> None:
         """Give back the frames of those that are still held; twice is fine."""
-        if self._origin.umem.address:
-            self._end(keep=False)
+        self._origin.umem.end_packets(checked(self.rows))
 
-    def _end(self, keep: bool) -> int:
-        rows = self._rows()
-        return end_rows(self._origin.umem.table.memory, _at(rows), len(rows), int(keep)) if len(rows) else 0
-
-    def _rows(self) -> np.ndarray[Any, Any]:
-        if not self._origin.umem.address:
-            raise gone(self._origin.umem, "the batch")
-        return checked(self.rows)
+    def _held_rows(self) -> tuple[np.ndarray[Any, Any], tuple[memoryview, ...]]:
+        """The rows, and what compiled code must have in the meantime."""
+        rows = checked(self.rows)
+        try:
+            return rows, self._origin.umem.hold()
+        except UsageError:
+            raise gone(self._origin.umem, "the batch") from None
 
     def __repr__(self) -> str:
         return f"<Batch of {len(self.rows)} packets, queue {self.queue}>"
@@ -128,11 +130,14 @@ class Drafts(Origin):
     """Where packets come from that are to be written and sent: their frames go home when nobody refers to them any
     more."""
 
-    __slots__ = ("_rows",)
+    __slots__ = ("__weakref__", "_rows")
 
     def __init__(self, umem: Umem) -> None:
         super().__init__(umem, 0)
         self._rows = np.zeros(0, ROW)
+
+    def note(self, packet: Packet) -> None:
+        """No call that receives ends them, so nobody asks for their views. A list of them would be a cycle."""
 
     def make(self, lengths: np.ndarray[Any, Any]) -> Batch:
         """A batch of packets of these lengths; fewer where frames are missing."""
@@ -140,13 +145,17 @@ class Drafts(Origin):
         rows = np.zeros(len(lengths), ROW)
         rows["length"], rows["handle"] = lengths, NIL
         self._rows = rows
+        umem.recall()
         held = umem.hold()
+        umem.lend(self, rows)
         made = draft_batch(umem.pool.address, umem.packet_offset, umem.capacity, _at(rows), len(rows))
         del held
         return Batch(self, rows[:made].copy())
 
     def __del__(self) -> None:
-        Batch(self, self._rows).release()
+        rows = getattr(self, "_rows", None)
+        if rows is not None:
+            self.umem.end_packets(rows)
 
 
 def checked(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from xskit._fork import not_inherited
 from xskit.abi.xdp import SOL_XDP, SocketOption, Statistics
@@ -74,8 +74,7 @@ class BoundSocket(Closing):
         self._last: Statistics | None = None
         self._pid = os.getpid()
         owner = shared if shared and (shared.ifindex, shared.queue) == (self.ifindex, queue) else None
-        self.primary = owner or self
-        """The socket that has FILL and COMPLETION of the queue."""
+        self._owner = owner
         if owner:
             fill = completion = 0
         shared_fd = shared.fd if shared else None
@@ -92,9 +91,13 @@ class BoundSocket(Closing):
             self.transmit_budget = self._set_budget(tx)
             if owner:
                 owner._sharers.append(self)
-                undo.callback(owner._sharers.remove, self)
-            self._steps = undo.pop_all()
+            undo.pop_all()
         not_inherited(self, lambda inherited: inherited._socket.close())
+
+    @property
+    def primary(self) -> BoundSocket:
+        """The socket that has FILL and COMPLETION of the queue."""
+        return self._owner or self
 
     def _set_budget(self, entries: int) -> int | None:
         """XDP_MAX_TX_SKB_BUDGET (Linux 6.17): as many as the TX ring has."""
@@ -151,22 +154,31 @@ class BoundSocket(Closing):
         Raises:
             UsageError: this is a forked child.
         """
-        if self._last is not None:
-            return self._last
-        if self.fd < 0:
-            raise UsageError(f"the socket of queue {self.queue} of {self.interface} is closed")
-        return Statistics.unpack(self._socket.getsockopt(SOL_XDP, SocketOption.STATISTICS, Statistics.LAYOUT.size))
+        try:
+            raw = self._socket.getsockopt(SOL_XDP, SocketOption.STATISTICS, Statistics.LAYOUT.size)
+        except OSError as error:
+            if self.fd >= 0:
+                raise
+            if self._last is not None:  # closed, perhaps only now by another thread
+                return self._last
+            raise UsageError(f"the socket of queue {self.queue} of {self.interface} is closed") from error
+        return Statistics.unpack(raw)
 
     def close(self) -> None:
-        """Unmap and close, sockets that share the queue first; twice is fine. Then the queue is free, some 20 to 45 ms
-        later. In a forked child it is closed from the start, and all that is the parent's stays."""
+        """Unmap and close, sockets that share the queue first; twice is fine, and ends what an exception has left
+        undone. Then the queue is free, some 20 to 45 ms later. In a forked child it is closed from the start, and all
+        that is the parent's stays."""
         if os.getpid() != self._pid:
             return
         if self._last is None:
             self._last = self.statistics()
         for sharer in list(self._sharers):
             sharer.close()
-        self._steps.close()
+        self.rings.close()
+        self._socket.close()
+        if self._owner:
+            with suppress(ValueError):
+                self._owner._sharers.remove(self)
 
 
 def _record(ring: MappedRing | None) -> int | None:

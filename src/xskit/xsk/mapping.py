@@ -158,6 +158,10 @@ class MappedRing:
         self._release(at + count)
         return taken
 
+    def looked_at(self) -> tuple[int, int, int]:
+        """For a Survey: the address of the Ring record, the 64-bit words that an entry has, and entries."""
+        return self.record, self.entries.itemsize // ADDRESS_BYTES, len(self.entries)
+
     def addresses(self) -> list[int]:
         """What lies between the indices now, without taking it; an entry the other side has just taken may be in it."""
         first, step = self._consumer[0], self.entries.itemsize // ADDRESS_BYTES

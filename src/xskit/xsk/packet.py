@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
@@ -47,6 +48,10 @@ class Origin:
         self.queue = queue
         self.viewed: list[Packet] = []
 
+    def note(self, packet: Packet) -> None:
+        """Somebody has views of a packet."""
+        self.viewed.append(packet)
+
     def let_go(self) -> UsageError | None:
         """The last batch is about to end: release the views of its packets, those of kept ones excepted.
 
@@ -54,13 +59,14 @@ class Origin:
             The error to raise where one is still in use; its packet then counts as kept.
         """
         trouble = None
-        while self.viewed:
-            packet = self.viewed.pop()
-            if not packet.kept:
-                try:
+        for packet in list(self.viewed):
+            try:
+                if not packet.kept:
                     packet.let_go()
-                except UsageError as error:
-                    trouble = error
+            except UsageError as error:
+                trouble = error
+            with suppress(ValueError):  # the handler of a signal did the same
+                self.viewed.remove(packet)
         return trouble
 
 
@@ -102,20 +108,25 @@ class Packet:
     @property
     def kept(self) -> bool:
         """True while it is kept beyond the next call that receives."""
-        umem = self._origin.umem
-        return not self.gone and bool(umem.line_bytes[self._row[4] * LINE_BYTES + _STATE] & KEPT)
+        lines = self._origin.umem.line_bytes
+        try:
+            return not self.gone and bool(lines[self._row[4] * LINE_BYTES + _STATE] & KEPT)
+        except IndexError:  # closed only now
+            return False
 
     @property
     def gone(self) -> bool:
         """True when its frames are no longer its own: they went back, or it was sent."""
         umem = self._origin.umem
-        at, words = self._row[4] * LINE_BYTES, umem.line_words
-        return (
-            not words
-            or words[(at + _NUMBER) >> 2] != self._row[5]
-            or umem.line_bytes[at + _OWNER] != _HELD
-            or not umem.address
-        )
+        at = self._row[4] * LINE_BYTES
+        try:
+            return (
+                umem.line_words[(at + _NUMBER) >> 2] != self._row[5]
+                or umem.line_bytes[at + _OWNER] != _HELD
+                or not umem.address
+            )
+        except IndexError:  # the packet memory is closed, or the row is none of it
+            return True
 
     @property
     def view(self) -> memoryview:
@@ -155,7 +166,7 @@ class Packet:
         if views is None:
             views = tuple(self._origin.umem.view(offset, length) for offset, length in self.parts)
             self._views = views
-            self._origin.viewed.append(self)
+            self._origin.note(self)
         return views
 
     @property
@@ -197,8 +208,8 @@ class Packet:
             try:
                 view.release()
             except BufferError:
-                self._views = None
                 self._end(keep=True)  # its frames stay where they are: wrong bytes would be worse than a frame less
+                self._views = None
                 raise UsageError(
                     "a view of a packet is still in use, and its memory is about to hold another packet",
                     remedy="packet.keep() for as long as it is needed, or bytes(packet)",
@@ -206,11 +217,14 @@ class Packet:
         self._views = None
 
     def _end(self, keep: bool) -> int:
-        umem = self._origin.umem
-        if not umem.address:
+        try:
+            held = self._origin.umem.hold()
+        except UsageError:
             return 1
         row = np.array([self._row], ROW)
-        return end_rows(umem.table.memory, row.ctypes.data, 1, int(keep))
+        gone = end_rows(self._origin.umem.table.memory, row.ctypes.data, 1, int(keep))
+        del held
+        return gone
 
     def require(self) -> None:
         """Raises UsageError where it has gone."""
@@ -237,13 +251,11 @@ class Packet:
             return bytes(self)[index]
         place = operator.index(index)
         place += self.length if place < 0 else 0
-        if not 0 <= place < self.length:
-            raise IndexError(f"byte {index} of a packet of {self.length}")
         for offset, length in parts:
-            if place < length:
+            if 0 <= place < length:
                 return umem.view(offset + place, 1)[0]
             place -= length
-        raise AssertionError("the parts make up the length")
+        raise IndexError(f"byte {index} of a packet of {self.length}")
 
     def __iter__(self) -> Iterator[int]:
         return iter(bytes(self))

@@ -63,7 +63,6 @@ class Port(Closing):
         queues: list[Socket],
         zero_copy_frames: int,
         watch: Watch,
-        stack: ExitStack,
     ) -> None:
         first = queues[0]
         self.name = name
@@ -77,9 +76,9 @@ class Port(Closing):
         self.why = [*attachment.why, *first.why]
         self._attachment = attachment
         self._watch = watch
-        self._stack = stack
         self._zero_copy_frames = zero_copy_frames
         self._last: tuple[Statistics, dict[Outcome, int]] | None = None
+        self._closed = False
         self._pid = os.getpid()
         self._senders = [queue for queue in queues if queue.transmitter]
         self._waits: Waiting | None = None
@@ -158,14 +157,15 @@ class Port(Closing):
                 )
                 undo.callback(queue.close)
                 opened.append(queue)
-            undo.callback(attachment.close)  # detached before the sockets go; closing twice is fine
             for queue in opened:
                 queue.register(attachment.program)
             if had_carrier:
                 watch.wait(name, timeout_s=CARRIER_SECONDS)
             features = device_features(name)
             segments = features.zero_copy_segments if features else 1
-            return cls(name, umem, attachment, opened, max(1, segments), watch, undo.pop_all())
+            port = cls(name, umem, attachment, opened, max(1, segments), watch)
+            undo.pop_all()
+            return port
 
     @property
     def max_length(self) -> int:
@@ -227,25 +227,36 @@ class Port(Closing):
 
     def _look(self, limit: int) -> Batch:
         """The first packets found; the queue that comes next is the first to be asked next time."""
-        batch = None
         for _ in self.queues:
             queue = self.queues[self._next % len(self.queues)]
             self._next += 1
-            batch = queue.receive_batch(limit, timeout=0)
+            try:
+                batch = queue.receive_batch(limit, timeout=0)
+            except UsageError:
+                if not self.closed:
+                    raise
+                break  # closed meanwhile
             if len(batch):
-                break
-        assert batch is not None
-        return batch
+                return batch
+        return self.queues[0].no_packets()
+
+    def _until_closed(self, timeout: float | None, limit: int) -> Batch | None:
+        """What comes; None once the port is closed."""
+        try:
+            return None if self.closed else self.receive_batch(limit, timeout)
+        except UsageError:
+            if self.closed:
+                return None
+            raise
 
     def __iter__(self) -> Iterator[Packet]:
         """Every packet that comes, until the port is closed."""
-        while not self.closed:
-            yield from self.receive()
+        while (batch := self._until_closed(None, 64)) is not None:
+            yield from batch
 
     async def batches(self, limit: int = 64) -> AsyncIterator[Batch]:
         """Every batch that comes, until the port is closed: for asyncio and trio, without a thread of its own."""
-        while not self.closed:
-            batch = self.receive_batch(limit, timeout=0)
+        while (batch := self._until_closed(0, limit)) is not None:
             if len(batch):
                 yield batch
             else:
@@ -273,7 +284,7 @@ class Port(Closing):
         self._require_open()
         if not isinstance(batch, Batch):
             raise UsageError(f"batch must be a Batch, not {literal(batch)}", remedy="send(packets)")
-        if queue is None:
+        if queue is None and self._senders:
             return self._senders[batch.queue % len(self._senders)].send_batch(batch)
         return self._outgoing(queue).send_batch(batch)
 
@@ -299,6 +310,8 @@ class Port(Closing):
             queue.flush(timeout)
 
     def _outgoing(self, queue: int | None) -> Socket:
+        if not self._senders:
+            raise UsageError(f"{self.name} has no open TX queue: its open queues only receive", remedy="queues=[0]")
         if queue is None:
             self._turn += 1
             return self._senders[self._turn % len(self._senders)]
@@ -326,15 +339,24 @@ class Port(Closing):
         return self._last is not None or self.queues[0].closed
 
     def close(self) -> None:
-        """Out of the XSKMAP, detach, then unmap and close each transmitter and receiver; twice is fine.
+        """Detach, then unmap and close each transmitter and receiver; twice is fine, and ends what an exception has
+        left undone. Calls that are inside are woken; a queue is closed when they return.
 
         It works the same when the interface is gone. A forked child closes nothing of its parent's.
         """
-        if self._last is None and os.getpid() == self._pid:
+        if self._closed or os.getpid() != self._pid:
+            return
+        if self._last is None:
             self._last = (self.statistics(), self.outcomes())
-            if self._waits:
-                self._waits.wake()
-            self._stack.close()
+        if self._waits:
+            self._waits.wake()
+        self._attachment.close()
+        for queue in reversed(self.queues):  # the first one has the registration of the packet memory
+            queue.close()
+        if self._waits:
+            self._waits.close()
+        self._watch.close()
+        self._closed = True
 
     def __repr__(self) -> str:
         copies = "zero copy" if self.zero_copy else "copy"

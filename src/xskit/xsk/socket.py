@@ -31,10 +31,10 @@ from xskit.xsk.bound import BoundSocket
 from xskit.xsk.errors import PortError
 from xskit.xsk.mapping import MappedRing
 from xskit.xsk.opening import HIGHEST_QUEUE, MOST_ENTRIES, MOST_FRAMES, BindMode, Plan, check
-from xskit.xsk.packet import Origin, Packet, Sendable
-from xskit.xsk.path.owner import Owner, Sighting
+from xskit.xsk.packet import ROW, Origin, Packet, Sendable
+from xskit.xsk.path.owner import Owner
 from xskit.xsk.turn import Turn, new_token
-from xskit.xsk.umem import Umem, frame_at, require_open
+from xskit.xsk.umem import OwnedRing, Umem, require_open
 
 if TYPE_CHECKING:
     from xskit.xsk.receiving import Receiving
@@ -147,7 +147,7 @@ class Socket(Closing):
         self._send_turn = Turn("sending", self._name)
         self._receiving: Receiving | None = None
         self._sending: Sending | None = None
-        self._stamped = self._to_fill = False
+        self._stamped = False
         try:
             if program == "auto" and rx:
                 self._attachment = Attachment.make(facts.index, queue + 1, mode)
@@ -172,8 +172,6 @@ class Socket(Closing):
                 self.transmitter = bind(shared=base, rx=0, tx=tx)
             for bound in (self.receiver, self.transmitter):
                 self.why += bound.why if bound else []
-            self._to_fill = self.receiver is not None and self._owner is None
-            umem.to_fill += self._to_fill
             umem.adopt(self)
             if self._owner:
                 self._owner._sharers.append(self)
@@ -285,10 +283,14 @@ class Socket(Closing):
         """The same as `receive`, as one array: see Batch."""
         return Batch(self._origin, self._take(timeout, limit))
 
+    def no_packets(self) -> Batch:
+        """A batch of none."""
+        return Batch(self._origin, np.empty(0, ROW))
+
     def __iter__(self) -> Iterator[Packet]:
         """Every packet that comes, until the socket is closed."""
-        while not self.closed:
-            yield from self.receive()
+        while (batch := self._until_closed(None, 64)) is not None:
+            yield from batch
 
     async def batches(self, limit: int = 64) -> AsyncIterator[Batch]:
         """Every batch that comes, until the socket is closed: for asyncio and trio, without a thread of its own.
@@ -298,12 +300,20 @@ class Socket(Closing):
         Raises:
             UsageError, PortError: as `receive` says.
         """
-        while not self.closed:
-            batch = self.receive_batch(limit, timeout=0)
+        while (batch := self._until_closed(0, limit)) is not None:
             if len(batch):
                 yield batch
             elif self._receiving:
                 await self._receiving.waiting.readable(TX_STEP_S if self.sending else LONGEST_WAIT_S)
+
+    def _until_closed(self, timeout: float | None, limit: int) -> Batch | None:
+        """What comes; None once the socket is closed."""
+        try:
+            return None if self.closed else self.receive_batch(limit, timeout)
+        except UsageError:
+            if self._closing:
+                return None
+            raise
 
     def _take(self, timeout: float | None, limit: int) -> np.ndarray[Any, Any]:
         """The rows of the next batch."""
@@ -323,7 +333,7 @@ class Socket(Closing):
                 self.umem.check()
             return rows
         finally:
-            self._receive_turn.give(token)
+            Turn.give(token)
             if self._closing:
                 self._close_if_idle()
 
@@ -340,7 +350,7 @@ class Socket(Closing):
             if left_s > 0:
                 side.waiting.wait(left_s)
             rows = side.take(limit)
-            if len(rows) or left_s <= 0 or self._closing:
+            if len(rows) or left_s <= 0 or self._closing or self.closed:
                 return rows
 
     def _open_receiving(self) -> Receiving:
@@ -349,15 +359,19 @@ class Socket(Closing):
         if self.receiver is None:
             raise UsageError("this socket has no RX ring: it only sends", remedy="rx=2048")
         share = 0
-        if self._to_fill:
+        if self._owner is None:
             fill = self.primary.rings.fill
             assert fill is not None
-            share = min(fill.size, max(1, self.umem.pool.free // (self.umem.to_fill + 1)))
-            self.umem.to_fill -= 1
-            self._to_fill = False
+            waiting = sum(user.waits_for_frames for user in self.umem.users)  # this one is among them
+            share = min(fill.size, max(1, self.umem.pool.free // (waiting + 1)))
         self._receiving = Receiving(self.receiver, self.umem, self._number, share)
         self._receiving.stamped = self._stamped
         return self._receiving
+
+    @property
+    def waits_for_frames(self) -> bool:
+        """Whether it has a FILL ring that gets its share of the frames with the first call that receives."""
+        return not (self.receiver is None or self._owner or self._receiving or self._closing)
 
     # --- sending ------------------------------------------------------------------------------------------------
 
@@ -385,11 +399,13 @@ class Socket(Closing):
             self._send_turn.take(token)
             side = self._sending or self._open_sending()
             accepted = side.send(packets)
+            if not accepted:
+                self.umem.recall()  # perhaps frames were missing
             if self.umem.debug:
                 self.umem.check()
             return accepted
         finally:
-            self._send_turn.give(token)
+            Turn.give(token)
             if self._closing:
                 self._close_if_idle()
 
@@ -421,7 +437,7 @@ class Socket(Closing):
                 self.umem.check()
             return accepted
         finally:
-            self._send_turn.give(token)
+            Turn.give(token)
             if self._closing:
                 self._close_if_idle()
 
@@ -490,7 +506,7 @@ class Socket(Closing):
             if self.umem.debug:
                 self.umem.check()
         finally:
-            self._send_turn.give(token)
+            Turn.give(token)
             if self._closing:
                 self._close_if_idle()
 
@@ -514,38 +530,33 @@ class Socket(Closing):
             if self.sending and self._send_turn.try_take(token) and self._sending:
                 self._sending.drive()
         finally:
-            self._send_turn.give(token)
+            Turn.give(token)
+            if self._closing:
+                self._close_if_idle()
 
     def _collect_elsewhere(self) -> None:
-        """The packet memory is used up: take home what other sockets have sent."""
+        """The packet memory is used up: take home what other sockets have sent, and forgotten packets."""
+        self.umem.recall()
         for user in self.umem.users:
             if isinstance(user, Socket) and user is not self and not user.closed:
                 user._go_on()
 
     # --- the end ------------------------------------------------------------------------------------------------
 
-    def from_kernel(self) -> list[Sighting]:
-        """For Umem.check: the entries of RX and COMPLETION."""
-        return [
-            *self._places(self.receiver.rings.rx if self.receiver else None, Owner.RX, Owner.FILL),
-            *self._places(self._own("completion"), Owner.COMPLETION, Owner.TX),
-        ]
+    def from_kernel(self) -> list[OwnedRing]:
+        """For Umem.check: RX and COMPLETION."""
+        rx = self.receiver.rings.rx if self.receiver else None
+        return [*_owned(rx, Owner.RX, Owner.FILL), *_owned(self._own("completion"), Owner.COMPLETION, Owner.TX)]
 
-    def to_kernel(self) -> list[Sighting]:
-        """For Umem.check: the entries of FILL and TX; none of TX where they say nothing of where the frames are."""
+    def to_kernel(self) -> list[OwnedRing]:
+        """For Umem.check: FILL and TX; not TX where its entries say nothing of where the frames are."""
         told_late = self.transmitter is not None and self.transmitter.told_late
         tx = None if told_late or not self.transmitter else self.transmitter.rings.tx
-        return [
-            *self._places(self._own("fill"), Owner.FILL, Owner.FILL),
-            *self._places(tx, Owner.TX, Owner.TX),
-        ]
+        return [*_owned(self._own("fill"), Owner.FILL, Owner.FILL), *_owned(tx, Owner.TX, Owner.TX)]
 
     def _own(self, ring: str) -> MappedRing | None:
         """FILL or COMPLETION of the queue, unless another socket has it."""
         return None if self._owner else getattr(self.primary.rings, ring)
-
-    def _places(self, ring: MappedRing | None, place: Owner, owner: Owner) -> list[Sighting]:
-        return [(frame_at(self.umem, address), place, owner) for address in ring.addresses()] if ring else []
 
     def _require_open(self) -> None:
         if self._closing or self.fd < 0:
@@ -570,14 +581,15 @@ class Socket(Closing):
         self._close_if_idle()
 
     def _close_if_idle(self) -> None:
-        """Unless a call is inside, here or in a socket that shares the queue."""
-        token = new_token()
-        try:
-            if self._receive_turn.try_take(token) and self._send_turn.try_take(token) and not self._sharers:
-                self._close_now()
-        finally:
-            self._receive_turn.give(token)
-            self._send_turn.give(token)
+        """Unless a call is inside, here or in a socket that shares the queue: the last one to leave does it."""
+        while not (self._closed or self._sharers or self._receive_turn.taken or self._send_turn.taken):
+            receiving, sending = new_token(), new_token()
+            try:
+                if self._receive_turn.try_take(receiving) and self._send_turn.try_take(sending):
+                    self._close_now()
+            finally:
+                Turn.give(receiving)
+                Turn.give(sending)
 
     def _close_now(self) -> None:
         """Each step may be done twice: an exception between any two of them leaves the rest to the next call."""
@@ -597,9 +609,6 @@ class Socket(Closing):
         for side in (self._sending, self._receiving):  # only now is the kernel done with its frames
             if side:
                 side.close()
-        if self._to_fill:
-            self._to_fill = False
-            self.umem.to_fill -= 1
         self.umem.disown(self)
         self._closed = True
         if self._owner and self in self._owner._sharers:
@@ -615,6 +624,10 @@ class Socket(Closing):
         if not (self.receiver or self.transmitter):
             return f"<Socket of {self._name()}>"
         return f"<Socket of {self._name()}, {'zero copy' if self.zero_copy else 'copy'}>"
+
+
+def _owned(ring: MappedRing | None, place: Owner, owner: Owner) -> list[OwnedRing]:
+    return [(ring, place, owner)] if ring else []
 
 
 def _check_memory(umem: Umem, shared: Socket | None) -> None:

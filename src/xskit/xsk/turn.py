@@ -1,8 +1,10 @@
 """One call at a time on each side of a socket, and a close that waits for the call inside.
 
 A call that is over leaves no trace, however it ended: even where an exception struck between any two lines of it. So
-a turn is taken by putting a token in place, in one step, and whoever finds somebody else's token looks whether the
-call that put it there is still running.
+a turn is taken by linking a token to the one before, in one step, and whoever finds a token of somebody else looks
+whether the call that made it is still running.
+
+    over --> over, or its call has ended --> the token of the call inside
 """
 
 from __future__ import annotations
@@ -11,13 +13,15 @@ import sys
 from collections.abc import Callable
 from threading import get_ident
 from types import FrameType
+from typing import Any
 
 from xskit.errors import UsageError
 
-__all__ = ["Turn"]
+__all__ = ["Token", "Turn", "new_token"]
 
-Token = list[int]
-"""A list of its own for each call, with the thread's number in it."""
+Token = dict[str, Any]
+"""One for each call and turn. `thread`: number of the thread that runs it; `over`: true once the call has ended;
+`after`: the token of the call that came next."""
 
 
 class Turn:
@@ -28,12 +32,13 @@ class Turn:
         of: the socket, as it calls itself.
     """
 
-    __slots__ = ("_doing", "_inside", "_of")
+    __slots__ = ("_doing", "_of", "_token")
 
     def __init__(self, doing: str, of: Callable[[], str]) -> None:
         self._doing = doing
         self._of = of
-        self._inside: dict[None, Token] = {}
+        self._token: Token = {"over": True}
+        """The last one, or one before it: those behind it are linked to it."""
 
     def take(self, token: Token) -> None:
         """Begin a call; the caller keeps the token in a local variable until `give`.
@@ -41,36 +46,50 @@ class Turn:
         Raises:
             UsageError: another call is inside.
         """
-        while (inside := self._inside.setdefault(None, token)) is not token:
-            if _is_running(inside):
-                raise UsageError(
-                    f"another call is {self._doing} on {self._of()}, and only one can at a time",
-                    remedy="threading.Lock() around the calls",
-                )
-            self._inside.pop(None, None)
+        if not self.try_take(token):
+            raise UsageError(
+                f"another call is {self._doing} on {self._of()}, and only one can at a time",
+                remedy="threading.Lock() around the calls",
+            )
 
     def try_take(self, token: Token) -> bool:
         """The same, but False instead of an error."""
-        try:
-            self.take(token)
-        except UsageError:
-            return False
-        return True
+        last = self._token
+        while True:
+            last = _last(last)
+            if "over" not in last and _is_running(last):
+                return False
+            if last.setdefault("after", token) is token:  # of several calls that come now, one
+                self._token = token
+                return True
 
-    def give(self, token: Token) -> None:
+    @property
+    def taken(self) -> bool:
+        """Whether a call is inside."""
+        last = _last(self._token)
+        return "over" not in last and _is_running(last)
+
+    @staticmethod
+    def give(token: Token) -> None:
         """End the call; without a turn taken, nothing."""
-        if self._inside.get(None) is token:
-            del self._inside[None]
+        token["over"] = True
 
 
 def new_token() -> Token:
-    """A token for one call."""
-    return [get_ident()]
+    """A token for one call and one turn."""
+    return {"thread": get_ident()}
+
+
+def _last(token: Token) -> Token:
+    """The token of the call that came last."""
+    while (after := token.get("after")) is not None:
+        token = after
+    return token
 
 
 def _is_running(token: Token) -> bool:
     """Whether the call that made a token has not returned yet: its frame is on its thread's stack."""
-    frame: FrameType | None = sys._current_frames().get(token[0])
+    frame: FrameType | None = sys._current_frames().get(token["thread"])
     while frame is not None:
         if frame.f_code.co_filename != __file__ and any(value is token for value in frame.f_locals.values()):
             return True

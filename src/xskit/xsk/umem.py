@@ -17,8 +17,7 @@ import re
 import resource
 import socket
 from contextlib import suppress
-from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from weakref import ref
 
 from xskit._fork import not_inherited
@@ -38,12 +37,15 @@ from xskit.errors import Setting, UsageError
 from xskit.memory import PAGE_BYTES
 from xskit.xsk.errors import Call, explain
 from xskit.xsk.pages import Pages
-from xskit.xsk.path.owner import Owner, Sighting
+from xskit.xsk.path.owner import Owner
 from xskit.xsk.probe import looks_at_length, why_no_frames_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import numpy as np
+
+    from xskit.xsk.mapping import MappedRing
     from xskit.xsk.path.table import FramePool, PacketTable
 
 __all__ = ["Umem", "frame_at", "offset_at", "require_open"]
@@ -65,18 +67,29 @@ TAILROOM_BYTES = 448
 
 CLOSED = "the packet memory is closed"
 
+Rows: TypeAlias = "np.ndarray[Any, Any]"
+"""PacketRow records."""
+
+OwnedRing: TypeAlias = tuple["MappedRing", Owner, Owner]
+"""A ring, where the frames of its entries are, and the owner that explains it."""
+
 
 class User(Protocol):
     """A socket that holds frames of this memory."""
 
     def close(self) -> None: ...
 
-    def from_kernel(self) -> Iterable[Sighting]:
-        """The entries of RX and COMPLETION."""
+    @property
+    def waits_for_frames(self) -> bool:
+        """Whether it has a FILL ring that has not got its share of the frames yet."""
         ...
 
-    def to_kernel(self) -> Iterable[Sighting]:
-        """The entries of FILL and TX."""
+    def from_kernel(self) -> Iterable[OwnedRing]:
+        """RX and COMPLETION."""
+        ...
+
+    def to_kernel(self) -> Iterable[OwnedRing]:
+        """FILL and TX."""
         ...
 
 
@@ -135,12 +148,12 @@ class Umem(Closing):
         self._pages = Pages(frames * frame_size, populate=populate, huge=huge, hugetlb=hugetlb)
         self._users: list[ref[User]] = []
         self._sockets = itertools.count(1)
+        self._made: dict[None, tuple[PacketTable, FramePool]] = {}
+        self._lent: dict[int, tuple[ref[object], Rows]] = {}
         self.line_bytes: memoryview[int] = memoryview(b"")
         """The packet table, for quick looks at a line; empty before the first packet, and once closed."""
         self.line_words: memoryview[int] = memoryview(b"").cast("I")
         """The same by words of 32 bits."""
-        self.to_fill = 0
-        """FILL rings on this memory that have not got their share of the pool yet."""
         not_inherited(self, Umem._lose)
 
     @property
@@ -171,11 +184,25 @@ class Umem(Closing):
         """Bytes of a packet that one frame receives; longer packets take several frames."""
         return self.frame_size - self.packet_offset
 
-    @cached_property
+    @property
     def table(self) -> PacketTable:
         """The packet table of the Python-level API, made at first use; the engine has one of its own."""
-        from xskit.xsk.path.table import PacketTable
+        return self._tables()[0]
 
+    @property
+    def pool(self) -> FramePool:
+        """The frames that the Python-level API hands round."""
+        return self._tables()[1]
+
+    def _tables(self) -> tuple[PacketTable, FramePool]:
+        """Made by whoever comes first: of two threads at once, one."""
+        made = self._made.get(None)
+        return made or self._made.setdefault(None, self._make_tables())
+
+    def _make_tables(self) -> tuple[PacketTable, FramePool]:
+        from xskit.xsk.path.table import FramePool, PacketTable
+
+        require_open(self)
         table = PacketTable(
             self.frames,
             base=self.address,
@@ -185,15 +212,7 @@ class Umem(Closing):
             shared=True,
             populate=False,
         )
-        self.line_bytes, self.line_words = table.view, table.view.cast("I")
-        return table
-
-    @cached_property
-    def pool(self) -> FramePool:
-        """The frames that the Python-level API hands round."""
-        from xskit.xsk.path.table import FramePool
-
-        return FramePool(self.table, 0, self.frames)
+        return table, FramePool(table, 0, self.frames)
 
     def parts(self, handle: int) -> list[tuple[int, int]]:
         """(offset, length) of each frame's share of a packet that the process holds."""
@@ -212,10 +231,33 @@ class Umem(Closing):
         Raises:
             UsageError: the memory is closed.
         """
-        views = (self._pages.view, *self.table.hold(), *self.pool.hold())
-        if not self._pages.view:
+        table, pool = self._tables()
+        views = (self._pages.view, *table.hold(), *pool.hold())
+        if not all(views):
             raise UsageError(CLOSED)
+        if not self.line_words:
+            self.line_bytes, self.line_words = table.view, table.view.cast("I")
         return views
+
+    def lend(self, owner: object, rows: Rows) -> None:
+        """The owner ends the packets of these rows; if it is forgotten and cannot, `recall` does."""
+        self._lent[id(rows)] = ref(owner), rows
+
+    def end_packets(self, rows: Rows) -> None:
+        """Take home the frames of these packets (PacketRow), as far as they are still held; twice is fine."""
+        from xskit.xsk.path.entry import end_rows
+
+        with suppress(UsageError):  # it is closed, and has no frames
+            held = self.hold()
+            end_rows(self.table.memory, rows.ctypes.data, len(rows), 0)
+            del held
+        self._lent.pop(id(rows), None)
+
+    def recall(self) -> None:
+        """End what forgotten owners have left: an exception from a signal in `__del__` is only printed."""
+        for owner, rows in list(self._lent.values()):
+            if owner() is None:
+                self.end_packets(rows)
 
     def frame_of(self, address: int) -> int:
         """The number of the frame that a ring's address lies in.
@@ -322,16 +364,31 @@ class Umem(Closing):
     def check(self) -> dict[Owner, int]:
         """Prove that every frame is in exactly one place, and count them by place.
 
-        For sockets used through the Python-level API. FILL counts frames in the ring and those that the kernel has
-        taken from it to receive into; TX likewise those that it has taken and not completed.
+        For sockets used through the Python-level API; from any thread. FILL counts frames in the ring and those that
+        the kernel has taken from it to receive into; TX likewise those that it has taken and not completed. Once
+        closed, it has no frames.
 
         Raises:
             FrameError: a frame is in two places, in a place its owner does not explain, or lost.
         """
-        # a frame that moves on meanwhile must not be seen twice: first what comes from the kernel, then what goes there
-        places = [place for user in self.users for place in user.from_kernel()]
-        places += [place for user in self.users for place in user.to_kernel()]
-        return self.pool.check(places)
+        from xskit.xsk.path.survey import Survey
+
+        if not self.address:
+            return dict.fromkeys(Owner, 0)
+        self.recall()
+        held, pool, users = self.hold(), self.pool, self.users
+        looked = [place for user in users for place in user.from_kernel()]
+        looked += [place for user in users for place in user.to_kernel()]
+        survey = Survey(pool.address, self.frames, [ring.looked_at() for ring, _, _ in looked])
+        places = [
+            (frame_at(self, address), place, owner)
+            for (ring, place, owner), addresses in zip(looked, survey.entries, strict=True)
+            if ring.size  # else it was closed meanwhile, and shows zeros
+            for address in addresses.tolist()
+        ]
+        counts = pool.check(places, survey)
+        del held
+        return counts
 
     def close(self) -> None:
         """Close the sockets that use the memory, then give it back; twice is fine. Where views of it are left, the
@@ -343,13 +400,14 @@ class Umem(Closing):
     def _let_go(self) -> None:
         self._pages.close()
         self.line_bytes, self.line_words = memoryview(b""), memoryview(b"").cast("I")
-        for part in ("pool", "table"):
-            if part in self.__dict__:
-                getattr(self, part).close()
+        for table, pool in self._made.values():
+            pool.close()
+            table.close()
 
     def _lose(self) -> None:
         """In a forked child, which has zeros in its place."""
         self._users.clear()
+        self._lent.clear()
         self._let_go()
 
     def __repr__(self) -> str:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import errno
 import select
+import socket
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
+from xskit._fork import not_inherited
+from xskit.closing import Closing
 from xskit.errors import UsageError
 
 __all__ = ["Waiting"]
 
 
-class Waiting:
+class Waiting(Closing):
     """Sleep until packets come, or until `wake` is called from another thread or a signal handler.
 
     Attributes:
@@ -24,28 +28,30 @@ class Waiting:
     """
 
     def __init__(self, *fds: int) -> None:
-        self._alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._alarm = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        """Not connected, so poll finds that it hangs up: epoll is told of it when all are to wake up. An eventfd would
+        be a number only, which nobody closes after an exception in the wrong place."""
         self._epoll = select.epoll()
         for fd in fds:
-            self._epoll.register(fd, select.EPOLLIN)
-        self._epoll.register(self._alarm, select.EPOLLIN)
+            with _closed_meanwhile():
+                self._epoll.register(fd, select.EPOLLIN)
         self.fd = self._epoll.fileno()
+        not_inherited(self, Waiting.close)
 
     def wait(self, seconds: float) -> None:
         """At most so long."""
-        if not self._epoll.closed:
+        with _closed_meanwhile():
             self._epoll.poll(max(0.0, seconds))
 
     def wake(self) -> None:
         """For good: from now on nobody sleeps."""
-        if not self._epoll.closed:
-            os.eventfd_write(self._alarm, 1)
+        with _closed_meanwhile(), suppress(FileExistsError):
+            self._epoll.register(self._alarm, 0)
 
     def close(self) -> None:
         """Twice is fine."""
-        if not self._epoll.closed:
-            self._epoll.close()
-            os.close(self._alarm)
+        self._epoll.close()
+        self._alarm.close()
 
     async def readable(self, seconds: float) -> None:
         """The same for a coroutine.
@@ -71,6 +77,18 @@ class Waiting:
                 await asyncio.wait_for(ready, seconds)
         finally:
             loop.remove_reader(self.fd)
+
+
+@contextmanager
+def _closed_meanwhile() -> Iterator[None]:
+    """Another thread, or the handler of a signal, may have closed what this works on."""
+    try:
+        yield
+    except ValueError:  # what Python says
+        pass
+    except OSError as error:
+        if error.errno != errno.EBADF:
+            raise
 
 
 def _settle(ready: asyncio.Future[None]) -> None:

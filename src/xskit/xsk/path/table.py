@@ -17,6 +17,7 @@ from xskit.xsk.path.lines import PacketLine
 from xskit.xsk.path.owner import FrameError, Owner, Sighting
 from xskit.xsk.path.pool import POOL_BYTES, PacketMemory, Pool, frame_of, memory_at
 from xskit.xsk.path.sizes import FREE_BYTES, LINE_BYTES
+from xskit.xsk.path.survey import Survey
 
 __all__ = ["FramePool", "PacketTable"]
 
@@ -158,11 +159,12 @@ class FramePool(Closing):
     def _places(self) -> np.ndarray[Any, Any]:
         return np.frombuffer(self._pages.view, np.uint32, int(self.view.capacity))
 
-    def check(self, places: Iterable[Sighting] = ()) -> dict[Owner, int]:
+    def check(self, places: Iterable[Sighting] = (), survey: Survey | None = None) -> dict[Owner, int]:
         """Prove that every frame is in exactly one place, and count them by place: see Umem.check.
 
         Args:
             places: every entry of every ring, of frames that are this pool's.
+            survey: the moment at which they were seen; None: nothing moves.
 
         Raises:
             FrameError: a frame is in two places, in a place that its owner does not explain, or lost.
@@ -173,8 +175,7 @@ class FramePool(Closing):
                 f"{self.view.violations} moves did not start where the frame was; the first was frame "
                 f"{self.view.violated}"
             )
-        owners = self.table.owners()
-        free = self.stack()
+        owners, free = (survey.owners, survey.free) if survey else (self.table.owners(), self.stack())
         seen = dict.fromkeys(free.tolist(), Owner.FREE)
         if len(seen) != len(free):
             raise FrameError("a frame is free twice")
