@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from xskit.jit import (
+    DISABLED,
     as_f64,
     as_i64,
     as_u8,
@@ -15,6 +17,7 @@ from xskit.jit import (
     as_u64,
     call_pointer,
     compiled,
+    exchange64,
     external,
     function_pointer,
     i32,
@@ -113,6 +116,19 @@ def errno_of_close(fd: int) -> int:
 
 
 @compiled("int64(int64, int64)")
+def exchanged(address: int, value: int) -> int:
+    return exchange64(address, value)
+
+
+@compiled("int64(int64, int64, int64)")
+def pass_on(address: int, token: int, rounds: int) -> int:
+    """Put a token in place of the one at the address, and go on with that one; returns the last."""
+    for _ in range(rounds):
+        token = exchange64(address, token)
+    return token
+
+
+@compiled("int64(int64, int64)")
 def call(pointer: int, number: int) -> int:
     return call_pointer(pointer, number, 2, 3, 4)
 
@@ -183,6 +199,24 @@ def test_a_function_is_called_by_its_pointer():
     assert function_pointer(digits, cache=False) == pointer
     assert call(pointer, 1) == 1234
     assert call(pointer, -1) == -766
+
+
+@pytest.mark.parametrize("value", [0, 1, -1, -(1 << 63), (1 << 63) - 1])
+def test_a_word_is_exchanged(memory, value):
+    words = memory.array(3, "i8")
+    words[:] = 7, 8, 9
+    assert exchanged(memory.address + 8, value) == 8
+    assert words.tolist() == [7, value, 9]
+
+
+def test_threads_that_exchange_a_word_lose_and_double_nothing(memory):
+    """Loaded and stored in two steps, a token would be had twice now and then."""
+    word = memory.array(1, "i8")
+    with ThreadPoolExecutor(2) as threads:
+        for _ in range(20):
+            word[0] = 100
+            tokens = threads.map(lambda token: pass_on(memory.address, token, 500 if DISABLED else 100_000), (1, 2))
+            assert sorted([*tokens, int(word[0])]) == [1, 2, 100]
 
 
 def test_words_are_shared_with_compiled_code(memory):

@@ -179,13 +179,17 @@ class FramePool(Closing):
         seen = dict.fromkeys(free.tolist(), Owner.FREE)
         if len(seen) != len(free):
             raise FrameError("a frame is free twice")
+        if np.any(self.table.lines["home"][first : first + count] != self.number):
+            raise FrameError("a frame does not know its home")
         for frame in seen:
+            if not first <= frame < first + count:
+                raise FrameError(f"frame {frame} is on the free stack of frames {first} to {first + count - 1}")
             if owners[frame] != Owner.FREE:
                 name = Owner(int(owners[frame])).name
                 raise FrameError(f"frame {frame} is on the free stack, but its owner is {name}")
         for frame, place, owner in places:
             if not first <= frame < first + count:
-                raise FrameError(f"{place.name} holds frame {frame}: there are only {count}")
+                raise FrameError(f"{place.name} holds frame {frame}: there are frames {first} to {first + count - 1}")
             if frame in seen:
                 raise FrameError(f"frame {frame} is in two places: {seen[frame].name} and {place.name}")
             if owners[frame] != owner:
