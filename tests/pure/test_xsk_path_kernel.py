@@ -216,4 +216,4 @@ class Kernel(RuleBasedStateMachine):
 
 
 TestKernel = Kernel.TestCase
-TestKernel.settings = settings(max_examples=120, stateful_step_count=60, deadline=None)
+TestKernel.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)

@@ -353,7 +353,7 @@ def test_a_frame_that_is_on_the_stack_by_mistake_does_not_go_to_the_kernel() -> 
         wrong = int(made.pools[0].stack()[-1])
         made.line(wrong).owner = Owner.HELD
         made.refill()
-        assert made.queues[0].fill.filled == 15
+        assert made.queues[0].fill.filled == made.receiver().filled == 15
         assert wrong * FRAME_BYTES not in made.queues[0].fill.shown()
         assert (made.pools[0].view.violations, made.pools[0].view.violated) == (1, wrong)
         assert made.owner(packet.handle) == Owner.HELD

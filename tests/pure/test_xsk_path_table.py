@@ -234,12 +234,15 @@ def test_a_line_is_a_cache_line_and_a_pool_another():
     assert size_of(Pool) == POOL_BYTES == 64
 
 
+@pytest.mark.parametrize("unaligned", [False, True])
 @pytest.mark.parametrize(("frame_bytes", "shift"), [(2048, 11), (4096, 12), (3000, -1), (1, 0)])
-def test_the_memory_is_described_for_compiled_code(frame_bytes, shift):
-    with PacketTable(16, base=1 << 30, frame_bytes=frame_bytes, unaligned=True, shared=True) as table:
+def test_the_memory_is_described_for_compiled_code(frame_bytes, shift, unaligned):
+    with PacketTable(16, base=1 << 30, frame_bytes=frame_bytes, unaligned=unaligned, shared=True) as table:
         memory = record_view(PacketMemory, table.memory)
-        assert (memory.base, memory.frames, memory.frame_bytes, memory.frame_shift) == (1 << 30, 16, frame_bytes, shift)
-        assert (memory.unaligned, memory.shared, memory.lock, memory.table) == (1, 1, 0, table.address)
+        assert (memory.base, memory.frames, memory.frame_bytes, memory.frame_shift) == (
+            1 << 30, 16, frame_bytes, -1 if unaligned else shift,
+        )  # fmt: skip
+        assert (memory.unaligned, memory.shared, memory.lock, memory.table) == (unaligned, 1, 0, table.address)
         assert table.address % 64 == 0
 
 
