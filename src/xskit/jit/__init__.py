@@ -18,7 +18,7 @@ Rules of the data plane (docs/architecture.md says why):
 from __future__ import annotations
 
 from xskit._cache import COMPILED, cache_folder, cache_root, is_empty
-from xskit.jit.compilation import DISABLED, compiled, function_pointer, fused, inlined
+from xskit.jit.compilation import DISABLED, compiled, direct, function_pointer, fused, inlined
 from xskit.jit.intrinsics import (
     MASK64,
     as_f64,
@@ -60,6 +60,7 @@ __all__ = [
     "cache_root",
     "call_pointer",
     "compiled",
+    "direct",
     "exchange64",
     "external",
     "function_pointer",
