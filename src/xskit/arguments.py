@@ -33,6 +33,8 @@ def whole(name: str, value: Any, least: int, most: int, *, remedy: str | None = 
     Raises:
         UsageError: it is something else, or out of the range.
     """
+    if type(value) is int and least <= value <= most:  # nearly always
+        return value
     number = None if isinstance(value, bool) or not hasattr(value, "__index__") else operator.index(value)
     if number is not None and least <= number <= most:
         return number
@@ -49,8 +51,8 @@ def seconds(name: str, value: Any) -> float | None:
     Raises:
         UsageError: it is not a number, is NaN, or is negative.
     """
-    if value is None:
-        return None
+    if value is None or (type(value) is float and 0 <= value <= threading.TIMEOUT_MAX):
+        return value
     try:
         number = math.nan if isinstance(value, (bool, str, bytes)) else float(value)
     except OverflowError:

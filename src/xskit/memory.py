@@ -20,9 +20,10 @@ import errno
 import inspect
 import mmap
 import os
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import numpy as np
 
@@ -94,25 +95,43 @@ def _field_names(record: type[Record]) -> dict[str, str]:
 class _Pointer:
     """A record seen from Python: attributes are fields, read and written in place."""
 
-    __slots__ = ("_keep", "_view")
+    __slots__ = ("_bytes", "_keep")
 
-    def __init__(self, view: np.ndarray[Any, Any], keep: object) -> None:
-        object.__setattr__(self, "_view", view)
-        object.__setattr__(self, "_keep", keep)
+    def __init__(self, view: memoryview, keep: object) -> None:
+        self._bytes = view
+        self._keep = keep
 
-    if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> int | float:
-            return self._view[name][0].item()
+_pointers: dict[type[Record], type[_Pointer]] = {}
 
-        def __setattr__(self, name: str, value: float) -> None:
-            self._view[name][0] = value
+
+def _pointer_to(record: type[Record]) -> type[_Pointer]:
+    """A class with a property for each field; made once."""
+    if record not in _pointers:
+        kinds = layout(record)
+        fields = {name: _field(kinds[name].char, offset_of(record, name)) for name in kinds.names or ()}
+        _pointers[record] = type(f"{record.__name__}View", (_Pointer,), {"__slots__": (), **fields})
+    return _pointers[record]
+
+
+def _field(kind: str, offset: int) -> property:
+    """Native in size and order, so that each access is one load or store."""
+    code = struct.Struct(kind)
+    unpack, pack = code.unpack_from, code.pack_into
+
+    def read(pointer: _Pointer) -> Any:
+        return unpack(pointer._bytes, offset)[0]
+
+    def write(pointer: _Pointer, value: float) -> None:
+        pack(pointer._bytes, offset, value)
+
+    return property(read, write)
 
 
 def record_view(record: type[SomeRecord], address: int, keep: object = None) -> SomeRecord:
     """The record at an address, for Python code outside the data plane; `keep` is held for as long as the view."""
-    view = array_at(address, 1, layout(record))
-    return _Pointer(view, keep)  # type: ignore[return-value]
+    raw = (ctypes.c_char * size_of(record)).from_address(address)
+    return _pointer_to(record)(memoryview(raw).cast("B"), keep)  # type: ignore[return-value]
 
 
 def array_at(address: int, count: int, dtype: Any) -> np.ndarray[Any, Any]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from xskit.arguments import literal, whole
 from xskit.errors import UsageError
-from xskit.xsk.packet import ROW, Origin, Packet, gone
+from xskit.xsk.packet import ROW, Origin, Packet, as_tuples, gone
 from xskit.xsk.path.entry import GONE, draft_batch, end_rows, gather
 from xskit.xsk.path.lines import NIL
 
@@ -58,7 +58,7 @@ class Batch:
         return Packet(self._origin, self.rows[operator.index(index)].item())
 
     def __iter__(self) -> Iterator[Packet]:
-        return map(partial(Packet, self._origin), self.rows.tolist())
+        return map(Packet, repeat(self._origin), as_tuples(checked(self.rows).tobytes()))
 
     @property
     def umem(self) -> Umem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, overload
@@ -20,7 +21,7 @@ from xskit.xsk.path.sizes import LINE_BYTES
 if TYPE_CHECKING:
     from xskit.xsk.umem import Umem
 
-__all__ = ["ROW", "Origin", "Packet", "Sendable", "gone"]
+__all__ = ["ROW", "Origin", "Packet", "Sendable", "as_tuples", "gone"]
 
 RowTuple = tuple[int, int, int, int, int, int]
 """The fields of a PacketRow: address, arrived_ns, length, frames, handle, number."""
@@ -30,6 +31,10 @@ _HELD = int(Owner.HELD)
 
 ROW: np.dtype[Any] = layout(PacketRow)
 """The rows of a Batch."""
+
+_TUPLE = struct.Struct("qqIIII")
+as_tuples = _TUPLE.iter_unpack
+"""PacketRow records, one after the other in a buffer, as RowTuples: twice as fast as NumPy."""
 
 
 class Origin:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from math import inf
 
-import numpy as np
-
+from xskit.jit import direct
 from xskit.memory import record_view, size_of
 from xskit.xsk.bound import BoundSocket
 from xskit.xsk.errors import Call, explain
-from xskit.xsk.packet import ROW
 from xskit.xsk.pages import Pages
 from xskit.xsk.path.calls import EAGAIN, EBUSY, ENETDOWN, EOPNOTSUPP
-from xskit.xsk.path.entry import Inbox, end_receiving, take_batch, wake_receiver
+from xskit.xsk.path.entry import ROW_BYTES, Inbox, end_receiving, take_batch, wake_receiver
 from xskit.xsk.path.lines import NIL
 from xskit.xsk.path.receive import ARRIVAL_BYTES, RECEIVER_BYTES, Receiver
 from xskit.xsk.umem import Umem
@@ -24,6 +22,9 @@ _HARMLESS = (0, EAGAIN, EBUSY, ENETDOWN, EOPNOTSUPP)
 """Errors of a call that only wakes the kernel. EOPNOTSUPP: before Linux 5.11 only poll wakes the receiving side."""
 
 _FIRST_ROOM = 64
+
+LOOK_S = 0.1
+"""How often the interface is looked after while no packet comes: poll does not say that it is gone."""
 
 
 class Receiving:
@@ -58,7 +59,10 @@ class Receiving:
         receiver.rx, receiver.fill, receiver.fd = bound.rings.rx.record, bound.primary.fill_ring, bound.fd
         receiver.target, receiver.number, receiver.head = share, number, NIL
         inbox.receiver = self.address + inbox_bytes
+        self._room = 0
+        self._looked = -inf
         self._make_room(_FIRST_ROOM)
+        self._take_batch, self._wake = direct(take_batch), direct(wake_receiver)
         self.waiting = Waiting(bound.fd)
         inbox.open = 1
 
@@ -71,39 +75,45 @@ class Receiving:
     def stamped(self, stamped: bool) -> None:
         self.receiver.stamped = int(stamped)
 
-    def take(self, limit: int) -> np.ndarray[Any, Any]:
-        """The packets that are there, at most `limit`, as rows (ROW); those of the last batch end.
+    def take(self, limit: int) -> bytearray:
+        """The packets that are there, at most `limit`, as PacketRow records; those of the last batch end.
 
-        Empty, too, where the socket has been closed meanwhile.
+        Empty, too, where the socket is closed.
         """
-        limit = min(limit, self._most)
-        if limit > self._inbox.room:
-            self._make_room(limit)
-        rows = np.empty(limit, ROW)
-        count = take_batch(self.address, rows.ctypes.data, limit)
-        return rows[: max(count, 0)]
+        if limit > self._room and self._room < self._most:
+            self._make_room(min(limit, self._most))
+        count = self._take_batch(self.address, limit)
+        return bytearray(self._rows[: count * ROW_BYTES]) if count > 0 else bytearray()
 
-    def wake(self) -> None:
-        """Call the kernel: it takes frames from FILL, and says what became of the interface.
+    def wake(self, now: float) -> None:
+        """Before sleeping: call the kernel where it asks for that, and every LOOK_S in any case, for only such a call
+        says that the interface is gone.
+
+        Args:
+            now: seconds, time.monotonic().
 
         Raises:
             PortError: the interface is gone.
         """
-        code = wake_receiver(self.address)
+        look = now - self._looked > LOOK_S
+        code = self._wake(self.address, look)
+        if look:
+            self._looked = now
         if code > 0 and code not in _HARMLESS:
             raise explain(Call.RECEIVE, code, interface=self._bound.interface)
 
     def _make_room(self, limit: int) -> None:
         """Room for batches of `limit` packets. The last batch ends first, so that nothing in the old room matters."""
         if self._buffers:
-            take_batch(self.address, 0, 0)
-        held_bytes = -(-8 * limit // 64) * 64
-        made = Pages(held_bytes + ARRIVAL_BYTES * limit, populate=True, huge=False, hugetlb=False)
+            take_batch(self.address, 0)
+        row_bytes = -(-ROW_BYTES * limit // 64) * 64
+        made = Pages(row_bytes + ARRIVAL_BYTES * limit, populate=True, huge=False, hugetlb=False)
         self._buffers.append(made)  # the old ones stay until the new ones are in place
-        self._inbox.room = 0
-        self._inbox.held = made.address
-        self._inbox.arrivals = made.address + held_bytes
+        self._room = self._inbox.room = 0
+        self._inbox.rows, self._rows = made.address, made.view[: ROW_BYTES * limit]
+        self._inbox.arrivals = made.address + row_bytes
         self._inbox.room = limit
+        self._room = limit
         self._buffers = [made]
 
     def close(self) -> None:

@@ -15,7 +15,8 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
+from itertools import repeat
+from typing import TYPE_CHECKING, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from xskit.xsk.bound import BoundSocket
 from xskit.xsk.errors import PortError
 from xskit.xsk.mapping import MappedRing
 from xskit.xsk.opening import HIGHEST_QUEUE, MOST_ENTRIES, MOST_FRAMES, BindMode, Plan, check
-from xskit.xsk.packet import ROW, Origin, Packet, Sendable
+from xskit.xsk.packet import ROW, Origin, Packet, Sendable, as_tuples
 from xskit.xsk.path.owner import Owner
 from xskit.xsk.turn import Turn, new_token
 from xskit.xsk.umem import OwnedRing, Umem, require_open
@@ -44,7 +45,7 @@ __all__ = ["Socket", "TakesBatches"]
 
 FLUSH_STEP_S = 50e-6
 LONGEST_WAIT_S = 1.0
-"""Without packets, the interface is looked after this often: poll does not say that it is gone."""
+"""Without packets, whoever waits looks around this often."""
 TX_STEP_S = 0.001
 """How long to wait for packets at most while something lies in TX, which no poll of ours would send."""
 
@@ -277,11 +278,11 @@ class Socket(Closing):
                 in use: that packet then counts as kept, until `release`.
             PortError: the interface went down or away while packets were being sent.
         """
-        return list(map(partial(Packet, self._origin), self._take(timeout, limit).tolist()))
+        return list(map(Packet, repeat(self._origin), as_tuples(self._take(timeout, limit))))
 
     def receive_batch(self, limit: int = 64, timeout: float | None = None) -> Batch:
         """The same as `receive`, as one array: see Batch."""
-        return Batch(self._origin, self._take(timeout, limit))
+        return Batch(self._origin, np.frombuffer(self._take(timeout, limit), ROW))
 
     def no_packets(self) -> Batch:
         """A batch of none."""
@@ -315,10 +316,11 @@ class Socket(Closing):
                 return None
             raise
 
-    def _take(self, timeout: float | None, limit: int) -> np.ndarray[Any, Any]:
+    def _take(self, timeout: float | None, limit: int) -> bytearray:
         """The rows of the next batch."""
         timeout, limit = seconds("timeout", timeout), whole("limit", limit, 1, MOST_ENTRIES)
-        self._require_open()
+        if self._closing or self._receiving is None:
+            self._require_open()
         token = new_token()
         try:
             self._receive_turn.take(token)
@@ -326,9 +328,7 @@ class Socket(Closing):
             if self._origin.viewed and (trouble := self._origin.let_go()):
                 side.take(0)
                 raise trouble
-            rows = side.take(limit)
-            if not len(rows):
-                rows = self._wait(side, timeout, limit)
+            rows = side.take(limit) or self._wait(side, timeout, limit)
             if self.umem.debug:
                 self.umem.check()
             return rows
@@ -337,21 +337,27 @@ class Socket(Closing):
             if self._closing:
                 self._close_if_idle()
 
-    def _wait(self, side: Receiving, timeout: float | None, limit: int) -> np.ndarray[Any, Any]:
-        deadline = None if timeout is None else time.monotonic() + timeout
+    def _wait(self, side: Receiving, timeout: float | None, limit: int) -> bytearray:
+        """Nothing is there: the rows of the next batch, or none when the time is over or the socket is closed."""
+        if not self._closing:
+            self._require_open()  # a forked child takes nothing
+        now = time.monotonic()
+        deadline = None if timeout is None else now + timeout
         while True:
-            self._go_on()
+            if self._sending is not None:
+                self._go_on()
             if not self.umem.pool.free:
                 self._collect_elsewhere()
-            side.wake()
+            side.wake(now)
             left_s = TX_STEP_S if self.sending else LONGEST_WAIT_S
             if deadline is not None:
-                left_s = min(left_s, deadline - time.monotonic())
+                left_s = min(left_s, deadline - now)
             if left_s > 0:
                 side.waiting.wait(left_s)
             rows = side.take(limit)
-            if len(rows) or left_s <= 0 or self._closing or self.closed:
+            if rows or left_s <= 0 or self._closing or self.closed:
                 return rows
+            now = time.monotonic()
 
     def _open_receiving(self) -> Receiving:
         from xskit.xsk.receiving import Receiving

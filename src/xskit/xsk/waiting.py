@@ -41,7 +41,7 @@ class Waiting(Closing):
     def wait(self, seconds: float) -> None:
         """At most so long."""
         with _closed_meanwhile():
-            self._epoll.poll(max(0.0, seconds))
+            self._epoll.poll(max(0.0, seconds), 1)
 
     def wake(self) -> None:
         """For good: from now on nobody sleeps."""

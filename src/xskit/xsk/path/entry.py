@@ -62,8 +62,8 @@ class Inbox(Record):
     open: I64
     receiver: I64  # address of a Receiver
     arrivals: I64  # address of `room` Arrival records
-    held: I64  # address of `room` words: handle and number << 32 of each packet of the last batch
-    held_count: I64
+    rows: I64  # address of `room` PacketRow records: the last batch
+    count: I64  # packets of the last batch
     room: I64
 
 
@@ -104,11 +104,23 @@ def end_held(memory: PacketMemory, words: int, count: int, spared: int) -> None:
             give_packet(memory, handle)
 
 
-@compiled("int64(int64, int64, int64)")
-def take_batch(address: int, rows: int, limit: int) -> int:
-    """End the last batch, fill FILL, and receive at most `limit` packets into PacketRow records.
+@inlined
+def end_batch(memory: PacketMemory, inbox: Inbox) -> None:
+    """The last batch ends: those of its packets that are still held, and not kept, go home."""
+    for place in range(inbox.count):
+        row = row_at(inbox.rows + place * ROW_BYTES)
+        handle = i64(row.handle)
+        line = packet_line(memory.table, handle)
+        if is_held(line, i64(row.number)) and i64(line.state) & KEPT == 0:
+            give_packet(memory, handle)
+    inbox.count = 0
 
-    Returns how many, or CLOSED. The address is that of an Inbox. `limit` 0: only the first two.
+
+@compiled("int64(int64, int64)")
+def take_batch(address: int, limit: int) -> int:
+    """End the last batch, fill FILL, and receive at most `limit` packets into the rows of the Inbox at an address.
+
+    Returns how many, or CLOSED. `limit` 0: only the first two.
     """
     inbox = inbox_at(address)
     if inbox.open == 0:
@@ -116,12 +128,10 @@ def take_batch(address: int, rows: int, limit: int) -> int:
     receiver = receiver_at(inbox.receiver)
     memory = memory_at(receiver.memory)
     lock(memory, receiver.memory)
-    end_held(memory, inbox.held, inbox.held_count, KEPT)
-    inbox.held_count = 0
+    end_batch(memory, inbox)
     refill(receiver)
     count = receive(receiver, inbox.arrivals, i64(0), min(limit, inbox.room))
-    held = as_i64(inbox.held)
-    table, base = memory.table, memory.base
+    table, base, rows = memory.table, memory.base, inbox.rows
     for place in range(count):
         arrival = arrival_at(inbox.arrivals + place * ARRIVAL_BYTES)
         handle = i64(arrival.handle)
@@ -129,24 +139,24 @@ def take_batch(address: int, rows: int, limit: int) -> int:
         row = row_at(rows + place * ROW_BYTES)
         row.address = line.address - base
         row.arrived_ns = arrival.time_ns
-        row.length = line.length
+        row.length = arrival.length
         row.frames = line.frames
         row.handle = handle
         row.number = line.number
-        held[place] = handle | (i64(line.number) << 32)
-    inbox.held_count = count
+    inbox.count = count
     unlock(memory, receiver.memory)
     wake(receiver, i64(0))
     return count
 
 
-@compiled("int64(int64)")
-def wake_receiver(address: int) -> int:
-    """Call the kernel for the Inbox at an address, asked or not; returns the errno of recvfrom, 0, or CLOSED."""
+@compiled("int64(int64, int64)")
+def wake_receiver(address: int, always: int) -> int:
+    """Call the kernel for the Inbox at an address, where it asks for that or `always`; returns the errno of recvfrom,
+    0, or CLOSED."""
     inbox = inbox_at(address)
     if inbox.open == 0:
         return CLOSED
-    return wake(receiver_at(inbox.receiver), i64(1))
+    return wake(receiver_at(inbox.receiver), always)
 
 
 @compiled("int64(int64, int64, int64, int64)")
@@ -388,8 +398,7 @@ def end_receiving(address: int, number: int) -> int:
     memory = memory_at(receiver.memory)
     inbox.open = 0
     lock(memory, receiver.memory)
-    end_held(memory, inbox.held, inbox.held_count, KEPT)
-    inbox.held_count = 0
+    end_batch(memory, inbox)
     if receiver.head != NIL:
         give_packet(memory, receiver.head)
         receiver.head = NIL
