@@ -40,8 +40,10 @@ class Waiting(Closing):
 
     def wait(self, seconds: float) -> None:
         """At most so long."""
-        with _closed_meanwhile():
+        try:  # _closed_meanwhile would take longer than poll
             self._epoll.poll(max(0.0, seconds), 1)
+        except (ValueError, OSError) as error:
+            _pass_if_closed(error)
 
     def wake(self) -> None:
         """For good: from now on nobody sleeps."""
@@ -84,11 +86,14 @@ def _closed_meanwhile() -> Iterator[None]:
     """Another thread, or the handler of a signal, may have closed what this works on."""
     try:
         yield
-    except ValueError:  # what Python says
-        pass
-    except OSError as error:
-        if error.errno != errno.EBADF:
-            raise
+    except (ValueError, OSError) as error:
+        _pass_if_closed(error)
+
+
+def _pass_if_closed(error: ValueError | OSError) -> None:
+    """Raise what is not said of something closed: by Python a ValueError, by the kernel EBADF."""
+    if isinstance(error, OSError) and error.errno != errno.EBADF:
+        raise error
 
 
 def _settle(ready: asyncio.Future[None]) -> None:
