@@ -33,7 +33,7 @@ class PacketLine(Record):
     number: U32  # counted each time that the frame gets other bytes: tells a packet from those before it
     flow: U32  # hash of addresses, protocol and ports
     kind: U32  # the class that it belongs to
-    frames: U16  # frames of the whole packet
+    frames: U16  # frames of the whole packet; 0 where the frame is not its first
     home: U16  # number of the pool that the frame belongs to
     transport: U16  # where its transport header begins, in bytes; 0: not known
     network: U8  # where its IP header begins, in bytes; 0: not known
@@ -67,6 +67,7 @@ def packet_line(table: int, handle: int) -> PacketLine:
 def forget_packet(line: PacketLine) -> None:
     """A frame's line begins to describe another packet, of which nothing is known."""
     line.fragment = NIL
+    line.frames = 0
     line.number = i64(line.number) + 1
     line.transport = 0
     line.network = 0

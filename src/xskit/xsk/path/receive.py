@@ -152,16 +152,19 @@ def join(receiver: Receiver, memory: PacketMemory, frame: int, continues: int) -
         break_packet(receiver, memory, continues)
         return NIL
     head = receiver.head
+    line = packet_line(memory.table, frame)
     if head == NIL:
+        line.frames = 2  # so many at least
         receiver.head = frame
         receiver.tail = frame
         return NIL
+    line.frames = 0
     whole = packet_line(memory.table, head)
-    whole.length += i64(packet_line(memory.table, frame).span)
-    whole.frames += 1
+    whole.length += i64(line.span)
     packet_line(memory.table, receiver.tail).fragment = frame
     receiver.tail = frame
     if continues:
+        whole.frames += 1
         return NIL
     receiver.head = NIL
     return head

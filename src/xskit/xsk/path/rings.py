@@ -30,6 +30,8 @@ NEED_WAKEUP = 1
 """XDP_RING_NEED_WAKEUP, since Linux 5.4."""
 PACKET_CONTINUES = 1
 """XDP_PKT_CONTD in a descriptor's options: the packet goes on in the next descriptor, since Linux 6.6."""
+TX_METADATA = 2
+"""XDP_TX_METADATA in a descriptor's options: a struct xsk_tx_metadata lies before the packet, since Linux 6.8."""
 
 
 class Ring(Record):

@@ -9,7 +9,7 @@ from xskit.jit import as_i64, fused, i64, inlined, unlikely
 from xskit.memory import I64, Record, record_at, size_of
 from xskit.xsk.path.books import TX_REFUSED, Books, books_at, count_drop
 from xskit.xsk.path.calls import EAGAIN, EBUSY, ENETDOWN, ENOBUFS, ENODEV, ENXIO, kick_transmit
-from xskit.xsk.path.lines import LAST, NIL, REFUSED, SET, packet_line
+from xskit.xsk.path.lines import LAST, NIL, REFUSED, SET, PacketLine, packet_line
 from xskit.xsk.path.pool import (
     FREE,
     HELD,
