@@ -91,7 +91,9 @@ def test_arrays_are_the_ring_itself(sock):
 def test_an_array_ends_with_the_memory_of_the_ring(sock):
     mine = sock.take(8)
     assert sock.fill.free == 8
-    assert len(sock.fill.reserve(8)) == 3
+    sock.fill.reserve(8)
+    with pytest.raises(UsageError, match="^count must be between 0 and 3, not 4"):
+        sock.fill.submit(4)
     sock.put(sock.fill, mine[:3])
     assert sock.fill.free == 5
     sock.put(sock.fill, mine[3:])
@@ -101,6 +103,8 @@ def test_an_array_ends_with_the_memory_of_the_ring(sock):
     assert sock.rx.available == 8
     for count in (3, 5, 0):
         assert len(sock.rx.peek(8)) == count
+        with pytest.raises(UsageError, match=f"^count must be between 0 and {count}, not {count + 1}"):
+            sock.rx.release(count + 1)
         sock.rx.release(count)
     assert sock.held() == 8
 
@@ -186,24 +190,27 @@ def test_a_frame_that_comes_to_the_user_is_another_packet(sock):
 
 @pytest.mark.parametrize("name", ["fill", "tx", "rx", "completion"])
 def test_entries_that_another_call_has_used_are_refused(sock, name):
-    mine = sock.take(4)
+    mine = sock.take(6)
     sock.put(sock.tx, [(mine[0], 60, 0)])
     sock.complete([mine[0]])
-    sock.put(sock.fill, [mine[1]])
-    sock.arrive([(mine[1], 60, 0)])
+    sock.put(sock.fill, [mine[1], mine[2]])
+    sock.arrive([(mine[1], 60, 0), (mine[2], 60, 0)])
     ring = getattr(sock, name)
     if name in ("fill", "tx"):
-        ring.reserve(1)[0] = mine[2] if name == "fill" else (mine[2], 60, 0)
+        ring.reserve(1)[0] = mine[3] if name == "fill" else (mine[3], 60, 0)
     else:
         ring.peek(1)
     another = TxRing(sock.addresses[1], sock.kernel_tx.mapped, sock.umem, sock.guard, 1)
     other = {
         "fill": sock.refill,
-        "tx": lambda: sock.put(another, [(mine[3], 60, 0)]),
+        "tx": lambda: sock.put(another, [(mine[4], 60, 0)]),
         "rx": lambda: sock.receive(1),
         "completion": sock.reap,
     }
     other[name]()
+    if name == "completion":
+        sock.put(sock.tx, [(mine[5], 60, 0)])
+        sock.complete([mine[5]])
     hand_on, again = (ring.submit, "reserve") if name in ("fill", "tx") else (ring.release, "peek")
     assert refusal(sock, UsageError, lambda: hand_on(1)) == (
         f"the entries are no longer the next ones of the {name.upper()} ring: another call has used it meanwhile\n"
@@ -220,6 +227,9 @@ def test_a_packet_is_received_by_one_level_or_by_none(sock):
     assert sock.receive(2) == []  # two of three are there
     sock.arrive(pieces[2:5])
     assert sock.check()[Owner.FREE] == 10
+    for address in mine[:2]:
+        said = refusal(sock, FrameError, lambda address=address: sock.give(address))
+        assert said == f"entry 0: the frame of address {address} belongs to a packet of several frames"
     sock.rx.peek(1)
     assert sock.rx.release(1) == 1
     assert (sock.receiver.strays, sock.check()[Owner.FREE]) == (1, 12)
@@ -241,6 +251,7 @@ def several(sock: PlainSocket) -> None:
     sock.put(sock.fill, pieces[4:])
     sock.arrive([(address, 60, flags) for address, flags in zip(pieces[4:], (1, 1, 0), strict=True)])
     assert [handle for _, handle, _ in sock.receive(8)] == [4]
+    assert sock.table.lines["frames"][4:7].tolist() == [3, 0, 0]
 
 
 @pytest.fixture
@@ -475,7 +486,9 @@ def test_a_second_call_is_refused(sock):
     sock.fill.submit(1)
 
 
-def test_closed_rings_are_empty(sock):
+@pytest.mark.parametrize("before_wrap", [0, 3])
+def test_closed_rings_are_empty(before_wrap):
+    sock = PlainSocket(before_wrap=before_wrap)
     sock.take(3)
     held = sock.fill.reserve(2), sock.tx.reserve(2)
     sock.arrive([(0, 60, 0)])
@@ -491,6 +504,8 @@ def test_closed_rings_are_empty(sock):
         sock.rx.release(1)
     with pytest.raises(UsageError, match="^the entries are no longer the next ones of the FILL ring"):
         sock.fill.submit(2)
+    with pytest.raises(UsageError, match="^the entries are no longer the next ones of the TX ring"):
+        sock.tx.submit(1)
     assert len(sock.rx.peek(9)) == len(sock.completion.peek(9)) == len(sock.fill.reserve(9)) == 0
     held[0][:] = 5
     assert held[1].tolist() == [(0, 0, 0)] * 2

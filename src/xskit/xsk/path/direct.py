@@ -239,10 +239,9 @@ def submit_tx(address: int, start: int, count: int, frames: int, most_frames: in
         books = books_at(pool_of(memory, line).books)
         books.in_flight_frames += 1
         line.next = transmitter.number
-        line.state = 0
+        line.state = LAST if length > 0 else 0
         if length > 0:
             line.length = length
-            line.state = LAST
             books.in_flight += 1
             books.in_flight_bytes += length
     submit(transmitter, tx, count, packets)
