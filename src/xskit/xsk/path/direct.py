@@ -273,7 +273,7 @@ def release_completed(address: int, start: int, count: int) -> int:
         if not move(pool, line, frame, TX, HELD):
             transmitter.strays += 1
             continue
-        count_completed(transmitter, books_at(pool.books), line)
+        count_completed(transmitter, books_at(pool.books), line, i64(line.state))
         hand_over(line, i64(line.address), i64(line.span))
         came += 1
     release(completion, count)

@@ -67,7 +67,6 @@ def packet_line(table: int, handle: int) -> PacketLine:
 def forget_packet(line: PacketLine) -> None:
     """A frame's line begins to describe another packet, of which nothing is known."""
     line.fragment = NIL
-    line.frames = 0
     line.number = i64(line.number) + 1
     line.transport = 0
     line.network = 0
