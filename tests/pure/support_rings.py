@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from xskit.abi.xdp import PageOffset, RingOffsets
+from xskit.closing import Closing
 from xskit.errors import UsageError
 from xskit.jit import compiled
 from xskit.memory import RecordBlock, array_at, layout, record_view, size_of
@@ -95,7 +96,7 @@ class KernelEnd:
         return bytes(self.memory.view)
 
 
-class PlainSocket:
+class PlainSocket(Closing):
     """What a Socket has, without a kernel."""
 
     def __init__(
@@ -130,6 +131,9 @@ class PlainSocket:
         self.completion = CompletionRing(transmitter, self.kernel_completion.mapped, self.umem, self.guard)
         self.addresses = receiver, transmitter
         self.batch = np.zeros(64, layout(Arrival))
+
+    def close(self) -> None:
+        self.umem.close()
 
     @contextmanager
     def guard(self) -> Iterator[None]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
 import numpy as np
 import pytest
 
@@ -19,8 +22,14 @@ FRAME = 2048
 
 
 @pytest.fixture
-def sock() -> PlainSocket:
-    return PlainSocket()
+def make() -> Iterator[Callable[..., PlainSocket]]:
+    with ExitStack() as stack:
+        yield lambda **options: stack.enter_context(PlainSocket(**options))
+
+
+@pytest.fixture
+def sock(make) -> PlainSocket:
+    return make()
 
 
 def drops(sock: PlainSocket) -> int:
@@ -378,16 +387,16 @@ TOO_LONG = [(frame * FRAME, 9, CONTINUES) for frame in range(4)] + [(4 * FRAME, 
         (TOO_LONG, "entry 4: the packet needs more than 4 descriptors, the most that this socket sends"),
     ],
 )
-def test_descriptors_that_can_never_be_sent_are_refused(entries, said):
-    sock = PlainSocket(before_wrap=8)
+def test_descriptors_that_can_never_be_sent_are_refused(make, entries, said):
+    sock = make(before_wrap=8)
     sock.take(6)
     sock.tx.reserve(len(entries))[:] = np.array(entries, DESCRIPTOR)
     assert refusal(sock, UsageError, lambda: sock.tx.submit(len(entries))) == said
     assert sock.put(sock.tx, TOO_LONG[1:]) == 1
 
 
-def test_without_multi_buffer_no_packet_goes_on():
-    sock = PlainSocket(most_frames=1)
+def test_without_multi_buffer_no_packet_goes_on(make):
+    sock = make(most_frames=1)
     sock.take(2)
     sock.tx.reserve(2)[:] = [(0, 60, CONTINUES), (FRAME, 60, 0)]
     assert refusal(sock, UsageError, lambda: sock.tx.submit(2)) == (
@@ -395,8 +404,8 @@ def test_without_multi_buffer_no_packet_goes_on():
     )
 
 
-def test_metadata_has_room_before_the_packet():
-    sock = PlainSocket(tx_metadata_bytes=24)
+def test_metadata_has_room_before_the_packet(make):
+    sock = make(tx_metadata_bytes=24)
     sock.take(2)
     for options in (0, METADATA):
         sock.tx.reserve(2)[:] = [(24, FRAME - 24, METADATA), (FRAME + 23, 60, options)]
@@ -406,9 +415,9 @@ def test_metadata_has_room_before_the_packet():
     sock.put(sock.tx, [(24, FRAME - 24, METADATA), (FRAME + 24, 60, 0)])
 
 
-def test_unaligned_memory():
+def test_unaligned_memory(make):
     size = 3000
-    sock = PlainSocket(unaligned=True, frame_size=size)
+    sock = make(unaligned=True, frame_size=size)
     assert sock.take(4) == [0, size, 2 * size, 3 * size]
     sock.put(sock.fill, [size | 256 << 48])  # as RX had it: the kernel looks at the low bits alone
     for address, said in (
@@ -451,8 +460,8 @@ def test_numbers_that_are_none_are_refused(sock, ring, number, said):
     assert refusal(sock, UsageError, lambda: hand_on(number)) == said.format(name="count", most=0)
 
 
-def test_no_more_can_be_handed_on_than_was_seen():
-    sock = PlainSocket(before_wrap=8)
+def test_no_more_can_be_handed_on_than_was_seen(make):
+    sock = make(before_wrap=8)
     mine = sock.take(2)
     sock.put(sock.fill, mine)
     sock.arrive([(address, 60, 0) for address in mine])
@@ -487,8 +496,8 @@ def test_a_second_call_is_refused(sock):
 
 
 @pytest.mark.parametrize("before_wrap", [0, 3])
-def test_closed_rings_are_empty(before_wrap):
-    sock = PlainSocket(before_wrap=before_wrap)
+def test_closed_rings_are_empty(make, before_wrap):
+    sock = make(before_wrap=before_wrap)
     sock.take(3)
     held = sock.fill.reserve(2), sock.tx.reserve(2)
     sock.arrive([(0, 60, 0)])

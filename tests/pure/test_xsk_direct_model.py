@@ -224,6 +224,10 @@ class Levels(RuleBasedStateMachine):
                 self.sent["packets"] += 1
                 self.sent["bytes"] += self.packet_of.pop(frame)
 
+    def teardown(self):
+        if hasattr(self, "sock"):
+            self.sock.close()
+
     # --- what always holds --------------------------------------------------------------------------------------
 
     @invariant()

@@ -17,8 +17,8 @@ Each works under the memory's lock, from one receiving or one sending thread. Re
 
 from __future__ import annotations
 
-from xskit.jit import as_i64, compiled, i64, inlined
-from xskit.xsk.path.books import books_at
+from xskit.jit import as_i64, compiled, i64, inlined, unlikely
+from xskit.xsk.path.books import TX_REFUSED, books_at, count_drop
 from xskit.xsk.path.lines import KEPT, LAST, NIL, PacketLine, forget_packet, packet_line
 from xskit.xsk.path.pool import (
     ADDRESS_MASK,
@@ -52,7 +52,7 @@ from xskit.xsk.path.rings import (
     ring_at,
     room,
 )
-from xskit.xsk.path.transmit import count_completed, submit, transmitter_at
+from xskit.xsk.path.transmit import is_refused, settle, submit, transmitter_at
 
 COUNT_BITS = 31
 """`peek` and `reserve` give the index of the first entry above these bits, and the number of entries in them."""
@@ -262,22 +262,32 @@ def release_completed(address: int, start: int, count: int) -> int:
     if completion.local != start or available(completion, count) < count:
         unlock(memory, transmitter.memory)
         return refusal(0, MOVED)
-    came = i64(0)
+    came = ended = strays = i64(0)
     for number in range(count):
         frame = frame_of(memory, read_address(completion, number))
-        if frame < 0:
-            transmitter.strays += 1
+        if unlikely(frame < 0):
+            strays += 1
             continue
         line = packet_line(memory.table, frame)
         pool = pool_of(memory, line)
-        if not move(pool, line, frame, TX, HELD):
-            transmitter.strays += 1
+        if unlikely(not move(pool, line, frame, TX, HELD)):
+            strays += 1
             continue
-        count_completed(transmitter, books_at(pool.books), line, i64(line.state))
+        books = books_at(pool.books)
+        packets = length = i64(0)
+        if i64(line.state) & LAST:
+            ended += 1
+            if unlikely(is_refused(transmitter, i64(line.state))):
+                count_drop(books, TX_REFUSED, i64(line.length))
+            else:
+                packets, length = i64(1), i64(line.length)
+        settle(pool, books, pool.count, i64(1), packets, length)
         hand_over(line, i64(line.address), i64(line.span))
         came += 1
     release(completion, count)
     unlock(memory, transmitter.memory)
+    transmitter.strays += strays
+    transmitter.outstanding_packets -= ended
     transmitter.outstanding -= came
     return came
 

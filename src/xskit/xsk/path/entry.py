@@ -225,6 +225,7 @@ def draft(memory: PacketMemory, pool: Pool, offset: int, capacity: int, row: Pac
             row.handle = frame
             row.number = line.number
         else:
+            line.frames = 0
             packet_line(table, before).fragment = frame
         before = frame
     return True

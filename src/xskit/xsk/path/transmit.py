@@ -9,7 +9,7 @@ from xskit.jit import as_i64, fused, i64, inlined, unlikely
 from xskit.memory import I64, Record, record_at, size_of
 from xskit.xsk.path.books import TX_REFUSED, Books, books_at, count_drop
 from xskit.xsk.path.calls import EAGAIN, EBUSY, ENETDOWN, ENOBUFS, ENODEV, ENXIO, kick_transmit
-from xskit.xsk.path.lines import LAST, NIL, REFUSED, SET, PacketLine, packet_line
+from xskit.xsk.path.lines import LAST, NIL, REFUSED, SET, packet_line
 from xskit.xsk.path.pool import (
     FREE,
     HELD,
@@ -237,11 +237,7 @@ def reap(transmitter: Transmitter) -> int:
         state = i64(line.state)
         if state & LAST:
             ended += 1
-            refused = (state & REFUSED) != 0
-            if unlikely(transmitter.refusals > 0):
-                transmitter.refusals -= 1
-                refused = True
-            if unlikely(refused):
+            if unlikely(is_refused(transmitter, state)):
                 count_drop(books, TX_REFUSED, i64(line.length))
             else:
                 packets += 1
@@ -259,6 +255,15 @@ def reap(transmitter: Transmitter) -> int:
     transmitter.outstanding_packets -= ended
     transmitter.outstanding -= done - strays
     return done - strays
+
+
+@inlined
+def is_refused(transmitter: Transmitter, state: int) -> bool:
+    """Whether the kernel refused the packet whose last frame has come back in that state."""
+    if unlikely(transmitter.refusals > 0):
+        transmitter.refusals -= 1
+        return True
+    return (state & REFUSED) != 0
 
 
 @inlined
