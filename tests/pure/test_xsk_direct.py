@@ -10,10 +10,11 @@ import pytest
 
 from tests.pure.support_rings import CONTINUES, METADATA, PlainSocket
 from xskit.errors import UsageError
-from xskit.memory import array_at, record_view
+from xskit.memory import array_at, layout, record_view
 from xskit.xsk.direct import TxRing
 from xskit.xsk.mapping import DESCRIPTOR
 from xskit.xsk.path.books import TX_REFUSED
+from xskit.xsk.path.entry import PacketRow, draft_batch
 from xskit.xsk.path.owner import FrameError, Owner
 from xskit.xsk.path.pool import PacketMemory
 from xskit.xsk.path.rings import NEED_WAKEUP
@@ -137,7 +138,9 @@ def test_a_ring_says_whether_the_kernel_sleeps(sock):
         assert ring.needs_wakeup
 
 
-def test_refused_packets_are_counted_as_such(sock):
+@pytest.mark.parametrize("told_late", [0, 1])
+def test_refused_packets_are_counted_as_such(sock, told_late):
+    sock.transmitter.told_late = told_late
     mine = sock.take(3)
     sock.put(sock.tx, [(mine[0], 60, CONTINUES), (mine[1], 40, 0), (mine[2], 70, 0)])
     sock.kernel_tx.take(2)
@@ -248,6 +251,17 @@ def test_a_packet_is_received_by_one_level_or_by_none(sock):
     assert sock.receive(8) == []
     assert (sock.receiver.strays, sock.receiver.filled) == (2, 0)
     assert sock.check() == {**dict.fromkeys(Owner, 0), Owner.FREE: 13, Owner.HELD: 3}
+
+
+def test_frames_of_a_draft_stay_together(sock):
+    sock.give(sock.take(16)[::-1])  # each was a packet by itself before
+    rows = np.zeros(2, layout(PacketRow))
+    rows["length"] = (5000, 60)
+    assert draft_batch(sock.pool.address, 256, FRAME - 256, rows.ctypes.data, 2) == 2
+    for frame in range(3):
+        said = f"entry 0: the frame of address {frame * FRAME} belongs to a packet of several frames"
+        assert refusal(sock, FrameError, lambda frame=frame: sock.give(frame * FRAME)) == said
+    sock.give(3 * FRAME)
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------
