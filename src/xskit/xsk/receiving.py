@@ -37,7 +37,7 @@ class Receiving:
         share: frames that FILL should have; 0: those that another socket of the queue put there.
 
     Attributes:
-        address: of the Inbox record.
+        address, receiver_address: of the Inbox and the Receiver record.
         waiting: sleeps until packets come.
     """
 
@@ -49,6 +49,7 @@ class Receiving:
         inbox_bytes = -(-size_of(Inbox) // 64) * 64
         self._records = Pages(inbox_bytes + RECEIVER_BYTES, populate=True, huge=False, hugetlb=False)
         self.address = self._records.address
+        self.receiver_address = self.address + inbox_bytes
         self.receiver = record_view(Receiver, self.address + inbox_bytes, self._records.view)
         self._inbox = inbox = record_view(Inbox, self.address, self._records.view)
         receiver = self.receiver

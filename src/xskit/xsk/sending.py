@@ -18,7 +18,7 @@ from xskit.xsk.errors import Call, explain
 from xskit.xsk.opening import MOST_FRAMES
 from xskit.xsk.packet import ROW, Packet, Sendable, gone
 from xskit.xsk.pages import Pages
-from xskit.xsk.path.entry import GONE, Outbox, draft_rows, drive, end_sending, prepare, submit_rows
+from xskit.xsk.path.entry import GONE, Outbox, draft_rows, drive, end_sending, kick_once, prepare, submit_rows
 from xskit.xsk.path.lines import NIL
 from xskit.xsk.path.transmit import TRANSMITTER_BYTES, Transmitter
 from xskit.xsk.umem import Umem
@@ -42,17 +42,19 @@ class Sending:
         number: of the socket, among those of this packet memory.
 
     Attributes:
-        address: of the Outbox record.
+        address, transmitter_address: of the Outbox and the Transmitter record.
+        most_frames: that a packet may have.
     """
 
     def __init__(self, bound: BoundSocket, umem: Umem, number: int) -> None:
         self._bound, self._umem, self._number = bound, umem, number
-        self._most_frames = MOST_FRAMES if bound.multi_buffer else 1
+        self.most_frames = MOST_FRAMES if bound.multi_buffer else 1
         self._hold = umem.hold()
         outbox_bytes = -(-size_of(Outbox) // 64) * 64
         drafts = outbox_bytes + -(-TRANSMITTER_BYTES // 64) * 64
         self._records = Pages(drafts + 8 * CHUNK, populate=True, huge=False, hugetlb=False)
         self.address = self._records.address
+        self.transmitter_address = self.address + outbox_bytes
         self.transmitter = sender = record_view(Transmitter, self.address + outbox_bytes, self._records.view)
         outbox = record_view(Outbox, self.address, self._records.view)
         assert bound.tx_ring is not None
@@ -113,6 +115,15 @@ class Sending:
         self._raise_failure()
         return max(left, 0)
 
+    def kick(self) -> None:
+        """One sendto, where the kernel asks for it.
+
+        Raises:
+            PortError: the interface is down or gone.
+        """
+        kick_once(self.address)
+        self._raise_failure()
+
     def _room(self) -> int:
         """Go on with what is being sent; returns the entries that are free in TX then."""
         room = prepare(self.address)
@@ -149,12 +160,12 @@ class Sending:
             frames = -(-length // self._umem.capacity)
         if frames == 0:
             raise UsageError("a packet of no bytes cannot be sent")
-        if frames > 1 and self._most_frames == 1:
+        if frames > 1 and self.most_frames == 1:
             raise UsageError(
                 f"a packet of {length} bytes needs {frames} frames, and this socket has no multi-buffer",
                 remedy="multi_buffer=True on Linux 6.6 or later",
             )
-        if frames > self._most_frames:
+        if frames > self.most_frames:
             raise UsageError(
                 f"a packet of {length} bytes needs {frames} frames, and the kernel sends at most {MOST_FRAMES} at once"
             )
@@ -185,7 +196,7 @@ class Sending:
 
     def _submit(self, rows: np.ndarray[Any, Any], what: str = "") -> int:
         """Hand packets over; returns how many. `what` has gone, if one has: by default its number says which."""
-        count = submit_rows(self.address, rows.ctypes.data, len(rows), self._most_frames)
+        count = submit_rows(self.address, rows.ctypes.data, len(rows), self.most_frames)
         self._raise_failure()
         if count <= GONE:
             raise gone(self._umem, what or f"packet {GONE - count} of the batch")

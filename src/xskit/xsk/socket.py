@@ -14,7 +14,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Literal, Protocol, get_args, runtime_checkable
 
@@ -34,10 +34,11 @@ from xskit.xsk.mapping import MappedRing
 from xskit.xsk.opening import HIGHEST_QUEUE, MOST_ENTRIES, MOST_FRAMES, BindMode, Plan, check
 from xskit.xsk.packet import ROW, Origin, Packet, Sendable, as_tuples
 from xskit.xsk.path.owner import Owner
-from xskit.xsk.turn import Turn, new_token
+from xskit.xsk.turn import Inside, Turn, new_token
 from xskit.xsk.umem import OwnedRing, Umem, require_open
 
 if TYPE_CHECKING:
+    from xskit.xsk.direct import CompletionRing, FillRing, RxRing, TxRing
     from xskit.xsk.receiving import Receiving
     from xskit.xsk.sending import Sending
 
@@ -546,6 +547,88 @@ class Socket(Closing):
         for user in self.umem.users:
             if isinstance(user, Socket) and user is not self and not user.closed:
                 user._go_on()
+
+    # --- rings --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def rx(self) -> RxRing:
+        """RX, to be read by hand: see RxRing. UsageError without one."""
+        from xskit.xsk.direct import RxRing
+
+        side = self._receiving_side()
+        assert self.receiver is not None
+        assert self.receiver.rings.rx is not None
+        return RxRing(side.receiver_address, self.receiver.rings.rx, self.umem, self._while_receiving)
+
+    @cached_property
+    def fill(self) -> FillRing:
+        """FILL, to be filled by hand: see FillRing. UsageError without an RX ring."""
+        from xskit.xsk.direct import FillRing
+
+        side, ring = self._receiving_side(), self.primary.rings.fill
+        assert ring is not None
+        return FillRing(side.receiver_address, ring, self.umem, self._while_receiving)
+
+    @cached_property
+    def tx(self) -> TxRing:
+        """TX, to be filled by hand: see TxRing. UsageError without one."""
+        from xskit.xsk.direct import TxRing
+
+        side = self._sending_side()
+        assert self.transmitter is not None
+        assert self.transmitter.rings.tx is not None
+        ring = self.transmitter.rings.tx
+        return TxRing(side.transmitter_address, ring, self.umem, self._while_sending, side.most_frames)
+
+    @cached_property
+    def completion(self) -> CompletionRing:
+        """COMPLETION, to be read by hand: see CompletionRing. UsageError without a TX ring."""
+        from xskit.xsk.direct import CompletionRing
+
+        side, ring = self._sending_side(), self.primary.rings.completion
+        assert ring is not None
+        return CompletionRing(side.transmitter_address, ring, self.umem, self._while_sending)
+
+    def kick(self) -> None:
+        """Tell the kernel of what lies in TX, where it asks for that: one sendto. COMPLETION stays as it is.
+
+        Raises:
+            UsageError: no TX ring, or another call is sending.
+            PortError: the interface is down or gone.
+        """
+        side = self._sending_side()
+        with self._while_sending() as _inside:
+            side.kick()
+
+    def wake(self) -> None:
+        """Tell the kernel of what lies in FILL, where it asks for that: one recvfrom.
+
+        Raises:
+            UsageError: no RX ring, or another call is receiving.
+            PortError: the interface is gone.
+        """
+        side = self._receiving_side()
+        with self._while_receiving() as _inside:
+            side.wake(time.monotonic())
+
+    def _receiving_side(self) -> Receiving:
+        with self._while_receiving() as _inside:
+            return self._receiving or self._open_receiving()
+
+    def _sending_side(self) -> Sending:
+        with self._while_sending() as _inside:
+            return self._sending or self._open_sending()
+
+    def _while_receiving(self) -> Inside:
+        return Inside(self._receive_turn, self._require_open, self._leave)
+
+    def _while_sending(self) -> Inside:
+        return Inside(self._send_turn, self._require_open, self._leave)
+
+    def _leave(self) -> None:
+        """A call is over: carry out a close that has come meanwhile."""
+        if self._closing:
+            self._close_if_idle()
 
     # --- the end ------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from xskit.errors import UsageError
 
-__all__ = ["Token", "Turn", "new_token"]
+__all__ = ["Inside", "Token", "Turn", "new_token"]
 
 Token = dict[str, Any]
 """One for each call and turn. `thread`: number of the thread that runs it; `over`: true once the call has ended;
@@ -73,6 +73,32 @@ class Turn:
     def give(token: Token) -> None:
         """End the call; without a turn taken, nothing."""
         token["over"] = True
+
+
+class Inside:
+    """A context in which no other call is at work on one side of a socket.
+
+    Args:
+        turn: the side.
+        check: raises UsageError where the socket is closed.
+        leave: called at the end.
+    """
+
+    __slots__ = ("_check", "_leave", "_token", "_turn")
+
+    def __init__(self, turn: Turn, check: Callable[[], None], leave: Callable[[], None]) -> None:
+        self._turn, self._check, self._leave = turn, check, leave
+        self._token = new_token()
+
+    def __enter__(self) -> Token:
+        """The token; keep it in a local variable for as long as the context lasts."""
+        self._check()
+        self._turn.take(self._token)
+        return self._token
+
+    def __exit__(self, *_error: object) -> None:
+        self._turn.give(self._token)
+        self._leave()
 
 
 def new_token() -> Token:

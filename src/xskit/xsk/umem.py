@@ -305,6 +305,38 @@ class Umem(Closing):
         """
         return bytes(self.view(offset, length))
 
+    def take(self, count: int) -> np.ndarray[Any, Any]:
+        """Free frames for a program that uses the rings: an array of their addresses (u8), at most `count`.
+
+        They are the caller's until they are submitted, or given back by `give`.
+
+        Raises:
+            UsageError: the memory is closed.
+        """
+        from xskit.xsk.frames import take
+
+        count = whole("count", count, 0, self.frames)
+        held = self.hold()
+        taken = take(self.table.memory, self.pool.address, count)
+        del held
+        return taken
+
+    def give(self, addresses: Any) -> None:
+        """Frames that the caller has come home.
+
+        Args:
+            addresses: any address in each of them: whole numbers, or an array of them.
+
+        Raises:
+            FrameError: a frame is not the caller's, or is named twice; none of them comes home.
+            UsageError: these are no addresses, or the memory is closed.
+        """
+        from xskit.xsk.frames import give
+
+        held = self.hold()
+        give(self.table.memory, addresses)
+        del held
+
     def register(self, fd: socket.socket) -> None:
         """XDP_UMEM_REG: let this socket use the memory. Allowed on any number of sockets.
 

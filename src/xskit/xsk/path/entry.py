@@ -37,7 +37,7 @@ from xskit.xsk.path.pool import (
 )
 from xskit.xsk.path.receive import ARRIVAL_BYTES, arrival_at, receive, receiver_at, refill, wake
 from xskit.xsk.path.rings import ring_at, room
-from xskit.xsk.path.transmit import Transmitter, kick, reap, submit, transmitter_at, write_packet
+from xskit.xsk.path.transmit import Transmitter, kick, kick_by_hand, reap, submit, transmitter_at, write_packet
 
 CLOSED = -1
 """Result: the socket is closed."""
@@ -334,6 +334,16 @@ def drive(address: int) -> int:
     transmitter = transmitter_at(outbox.transmitter)
     go_on(transmitter)
     return i64(transmitter.outstanding)
+
+
+@compiled("int64(int64)")
+def kick_once(address: int) -> int:
+    """One sendto, where the kernel asks for it: for those who take COMPLETION by hand. Returns 0, or CLOSED."""
+    outbox = outbox_at(address)
+    if outbox.open == 0:
+        return CLOSED
+    kick_by_hand(transmitter_at(outbox.transmitter))
+    return 0
 
 
 @inlined

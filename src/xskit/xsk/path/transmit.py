@@ -170,6 +170,23 @@ def kick(transmitter: Transmitter) -> None:
 
 
 @inlined
+def kick_by_hand(transmitter: Transmitter) -> None:
+    """One sendto where the kernel asks for it; COMPLETION stays as it is. Sets `down` or `failure`."""
+    tx = ring_at(transmitter.tx)
+    transmitter.down = 0
+    if unconsumed(tx) == 0 or not (transmitter.always or needs_wakeup(tx)):
+        return
+    code = kick_transmit(transmitter.fd)
+    transmitter.kicks += 1
+    if code in (ENETDOWN, ENXIO, ENODEV):
+        transmitter.down = code
+    elif code == EBUSY:
+        mark_refused(transmitter)
+    elif code not in (0, EAGAIN, ENOBUFS):
+        transmitter.failure = code
+
+
+@inlined
 def collect(transmitter: Transmitter, now_ns: int) -> int:
     """Reap, and kick where the kernel left something in TX; returns how many frames came home."""
     if transmitter.outstanding == 0:
