@@ -141,6 +141,12 @@ def test_batches():
         assert found["88b5"][1] == 60
 
 
+def test_rings():
+    with receiving("examples/rings.py") as lines:
+        counted = [re.fullmatch(r"(\d+) packets, (\d+) bytes", line) for line in lines]
+        assert sum(int(match[1]) for match in counted if match) == 10
+
+
 def test_receive_async():
     with receiving("examples/receive_async.py") as lines:
         assert "waiting for packets" in lines

@@ -611,6 +611,29 @@ class Socket(Closing):
         with self._while_receiving() as _inside:
             side.wake(time.monotonic())
 
+    def wait(self, timeout: float | None = None) -> bool:
+        """Sleep until packets wait in RX, for those who read it by hand; returns whether they do.
+
+        Args:
+            timeout: seconds to wait at most; None: for ever, or until the socket is closed.
+
+        Raises:
+            UsageError: no RX ring, or another call is receiving.
+            PortError: the interface is gone.
+        """
+        timeout = seconds("timeout", timeout)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        ring = self.rx
+        with self._while_receiving() as _inside:
+            side = self._receiving or self._open_receiving()
+            while not ring.available and not self._closing:
+                side.wake()
+                left_s = LONGEST_WAIT_S if deadline is None else min(LONGEST_WAIT_S, deadline - time.monotonic())
+                if left_s <= 0:
+                    break
+                side.waiting.wait(left_s)
+            return ring.available > 0
+
     def _receiving_side(self) -> Receiving:
         with self._while_receiving() as _inside:
             return self._receiving or self._open_receiving()
