@@ -627,8 +627,9 @@ class Socket(Closing):
         with self._while_receiving() as _inside:
             side = self._receiving or self._open_receiving()
             while not ring.available and not self._closing:
-                side.wake()
-                left_s = LONGEST_WAIT_S if deadline is None else min(LONGEST_WAIT_S, deadline - time.monotonic())
+                now = time.monotonic()
+                side.wake(now)
+                left_s = LONGEST_WAIT_S if deadline is None else min(LONGEST_WAIT_S, deadline - now)
                 if left_s <= 0:
                     break
                 side.waiting.wait(left_s)
