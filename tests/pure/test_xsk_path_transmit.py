@@ -172,6 +172,21 @@ def test_the_frames_of_a_set_stay_together_and_its_first_one_comes_home(spans) -
         assert pool.view.violations == 0
 
 
+def test_a_set_that_was_refused_is_not_refused_for_ever() -> None:
+    with path(frames=32) as made:
+        queue, first = made.queues[0], set_of(made, [10, 20])
+        for refuse in (True, False, False):
+            made.send(first)
+            queue.send()
+            if refuse:
+                made.mark_refused()
+            queue.complete()
+            made.reap()
+            assert made.take() == first
+            assert all(made.move(frame, Owner.FREE, Owner.HELD) for frame in made.frames_of(first))
+        assert (made.refused(), made.pools[0].books.sent) == (1, 2)
+
+
 # --- what the kernel refused ------------------------------------------------------------------------------------
 
 
