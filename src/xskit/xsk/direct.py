@@ -24,9 +24,18 @@ import numpy as np
 
 from xskit.arguments import whole
 from xskit.errors import UsageError
+from xskit.jit import direct
 from xskit.xsk.frames import first_refused, refused
-from xskit.xsk.path import direct
-from xskit.xsk.path.direct import COUNT_BITS
+from xskit.xsk.path.direct import (
+    COUNT_BITS,
+    MOVED,
+    peek,
+    release_completed,
+    release_rx,
+    reserve,
+    submit_fill,
+    submit_tx,
+)
 from xskit.xsk.path.owner import FrameError
 from xskit.xsk.path.rings import INDEX_MASK
 
@@ -43,7 +52,7 @@ or where the socket is closed."""
 MOST_AT_ONCE = 1 << 16
 """Entries that `reserve` gives at most."""
 
-MOVED = -direct.MOVED
+RING_MOVED = -MOVED
 """The refusal that is about the ring, not about an entry."""
 
 _COUNT_MASK = (1 << COUNT_BITS) - 1
@@ -58,21 +67,23 @@ class _RingEnd:
         ring: the ring.
         umem: the packet memory.
         guard: see Guard.
+        look: `peek` or `reserve` of xsk/path/direct.py.
     """
 
-    def __init__(self, side: int, ring: MappedRing, umem: Umem, guard: Guard) -> None:
+    def __init__(self, side: int, ring: MappedRing, umem: Umem, guard: Guard, look: Callable[[int, int], int]) -> None:
         self._side, self._ring, self._umem, self._guard = side, ring, umem, guard
+        self._look = direct(look)
         self._record, self._entries = ring.record, ring.entries
         self._mask = len(self._entries) - 1
         self._start = self._count = 0
 
-    def _show(self, look: Callable[[int, int], int], limit: int, most: int) -> np.ndarray[Any, Any]:
+    def _show(self, limit: int, most: int) -> np.ndarray[Any, Any]:
         """The entries that peek or reserve finds."""
         if type(limit) is not int or not 0 <= limit <= most:
             limit = min(whole("limit", limit, 0, INDEX_MASK), most)
         with self._guard() as _inside:
             self._count = 0
-            found = look(self._record, limit)
+            found = self._look(self._record, limit)
             self._start = found >> COUNT_BITS
             self._count = found & _COUNT_MASK
             first = self._start & self._mask
@@ -103,8 +114,8 @@ class _Consumer(_RingEnd):
     def __init__(
         self, side: int, ring: MappedRing, umem: Umem, guard: Guard, take: Callable[[int, int, int], int]
     ) -> None:
-        super().__init__(side, ring, umem, guard)
-        self._take = take
+        super().__init__(side, ring, umem, guard, peek)
+        self._take = direct(take)
 
     @property
     def available(self) -> int:
@@ -117,7 +128,7 @@ class _Consumer(_RingEnd):
         Raises:
             UsageError: another call is at work on this side of the socket, or it is closed.
         """
-        return self._show(direct.peek, limit, self._mask + 1)
+        return self._show(limit, self._mask + 1)
 
     def release(self, count: int) -> int:
         """Take the first `count` of the entries last peeked: their frames are the caller's, and the kernel may write
@@ -146,7 +157,7 @@ class _Producer(_RingEnd):
     """Of scratch memory an entry."""
 
     def __init__(self, side: int, ring: MappedRing, umem: Umem, guard: Guard) -> None:
-        super().__init__(side, ring, umem, guard)
+        super().__init__(side, ring, umem, guard, reserve)
         self._most = min(len(self._entries), MOST_AT_ONCE)
         self._scratch = np.empty(self.words * self._most, np.int64)
         self._frames = int(self._scratch.ctypes.data)
@@ -173,7 +184,7 @@ class _Producer(_RingEnd):
         Raises:
             UsageError: another call is at work on this side of the socket, or it is closed.
         """
-        return self._show(direct.reserve, limit, self._most)
+        return self._show(limit, self._most)
 
 
 class RxRing(_Consumer):
@@ -184,11 +195,15 @@ class RxRing(_Consumer):
     """
 
     def __init__(self, receiver: int, ring: MappedRing, umem: Umem, guard: Guard) -> None:
-        super().__init__(receiver, ring, umem, guard, direct.release_rx)
+        super().__init__(receiver, ring, umem, guard, release_rx)
 
 
 class FillRing(_Producer):
     """FILL: addresses of frames that the kernel may receive into."""
+
+    def __init__(self, receiver: int, ring: MappedRing, umem: Umem, guard: Guard) -> None:
+        super().__init__(receiver, ring, umem, guard)
+        self._submit = direct(submit_fill)
 
     def submit(self, count: int) -> None:
         """Hand over the first `count` of the entries last reserved: the kernel has their frames.
@@ -199,13 +214,13 @@ class FillRing(_Producer):
         """
         with self._guard() as _inside:
             count = self._shown(count)
-            done = direct.submit_fill(self._side, self._start, count, self._frames)
+            done = self._submit(self._side, self._start, count, self._frames)
             if done < 0:
                 raise self._refused(done)
             self._pass(count)
 
     def _refused(self, answer: int) -> FrameError | UsageError:
-        if answer == MOVED:
+        if answer == RING_MOVED:
             return self._moved()
         return refused(answer, int(self._entry(answer)))
 
@@ -222,8 +237,9 @@ class TxRing(_Producer):
 
     words = 2
 
-    def __init__(self, side: int, ring: MappedRing, umem: Umem, guard: Guard, most_frames: int) -> None:
-        super().__init__(side, ring, umem, guard)
+    def __init__(self, transmitter: int, ring: MappedRing, umem: Umem, guard: Guard, most_frames: int) -> None:
+        super().__init__(transmitter, ring, umem, guard)
+        self._submit = direct(submit_tx)
         self._most_frames = most_frames
 
     def submit(self, count: int) -> int:
@@ -239,14 +255,14 @@ class TxRing(_Producer):
         with self._guard() as _inside:
             count = self._shown(count)
             metadata = self._umem.tx_metadata_bytes
-            done = direct.submit_tx(self._side, self._start, count, self._frames, self._most_frames, metadata)
+            done = self._submit(self._side, self._start, count, self._frames, self._most_frames, metadata)
             if done < 0:
                 raise self._refused(done)
             self._pass(count)
             return done
 
     def _refused(self, answer: int) -> FrameError | UsageError:
-        if answer == MOVED:
+        if answer == RING_MOVED:
             return self._moved()
         address, length, options = self._entry(answer).item()
         limits = {"most_frames": self._most_frames, "metadata_bytes": self._umem.tx_metadata_bytes}
@@ -257,4 +273,4 @@ class CompletionRing(_Consumer):
     """COMPLETION: addresses of frames that were sent, or whose packets the kernel refused to send."""
 
     def __init__(self, transmitter: int, ring: MappedRing, umem: Umem, guard: Guard) -> None:
-        super().__init__(transmitter, ring, umem, guard, direct.release_completed)
+        super().__init__(transmitter, ring, umem, guard, release_completed)
