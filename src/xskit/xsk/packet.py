@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
@@ -26,7 +25,8 @@ __all__ = ["ROW", "Origin", "Packet", "Sendable", "as_tuples", "gone"]
 RowTuple = tuple[int, int, int, int, int, int]
 """The fields of a PacketRow: address, arrived_ns, length, frames, handle, number."""
 
-_NUMBER, _STATE, _OWNER = (offset_of(PacketLine, name) for name in ("number", "state", "owner"))
+_STATE, _OWNER = (offset_of(PacketLine, name) for name in ("state", "owner"))
+_LINE_WORDS, _NUMBER_WORD = LINE_BYTES // 4, offset_of(PacketLine, "number") // 4
 _HELD = int(Owner.HELD)
 
 ROW: np.dtype[Any] = layout(PacketRow)
@@ -122,13 +122,12 @@ class Packet:
     @property
     def gone(self) -> bool:
         """True when its frames are no longer its own: they went back, or it was sent."""
-        umem = self._origin.umem
-        at = self._row[4] * LINE_BYTES
+        umem, row = self._origin.umem, self._row
         try:
             return (
-                umem.line_words[(at + _NUMBER) >> 2] != self._row[5]
-                or umem.line_bytes[at + _OWNER] != _HELD
-                or not umem.address
+                umem.line_words[row[4] * _LINE_WORDS + _NUMBER_WORD] != row[5]
+                or umem.line_bytes[row[4] * LINE_BYTES + _OWNER] != _HELD
+                or not umem.data
             )
         except IndexError:  # the packet memory is closed, or the row is none of it
             return True
@@ -167,9 +166,13 @@ class Packet:
         """The bytes where they lie, one writable view a frame. They are released together with the packet; see
         `view`."""
         views: tuple[memoryview, ...] | None = getattr(self, "_views", None)
-        self.require()
+        if self.gone:
+            raise gone(self._origin.umem)
         if views is None:
-            views = tuple(self._origin.umem.view(offset, length) for offset, length in self.parts)
+            address, _, length, frames, handle, _ = self._row
+            umem = self._origin.umem
+            parts = ((address, length),) if frames == 1 else umem.parts(handle)
+            views = tuple([umem.view(offset, span) for offset, span in parts])
             self._views = views
             self._origin.note(self)
         return views
@@ -237,7 +240,7 @@ class Packet:
             raise gone(self._origin.umem)
 
     def __bytes__(self) -> bytes:
-        return b"".join([bytes(self._origin.umem.view(offset, length)) for offset, length in self.parts])
+        return self[:]
 
     def __len__(self) -> int:
         return self._row[2]
@@ -247,20 +250,17 @@ class Packet:
     @overload
     def __getitem__(self, index: slice) -> bytes: ...
     def __getitem__(self, index: int | slice) -> int | bytes:
-        parts, umem = self.parts, self._origin.umem
-        first, span = parts[0]
-        if isinstance(index, slice):
-            start, stop, step = index.indices(self.length)
-            if step == 1 and stop <= span:
-                return bytes(umem.view(first + start, max(0, stop - start)))
-            return bytes(self)[index]
-        place = operator.index(index)
-        place += self.length if place < 0 else 0
-        for offset, length in parts:
-            if 0 <= place < length:
-                return umem.view(offset + place, 1)[0]
-            place -= length
-        raise IndexError(f"byte {index} of a packet of {self.length}")
+        if self.gone:
+            raise gone(self._origin.umem)
+        address, _, length, frames, handle, _ = self._row
+        umem = self._origin.umem
+        if frames > 1:
+            return b"".join([umem.data[offset : offset + span] for offset, span in umem.parts(handle)])[index]
+        if type(index) is slice:
+            start, stop, step = index.indices(length)
+            if step == 1:
+                return umem.data[address + start : address + stop]
+        return umem.data[address : address + length][index]
 
     def __iter__(self) -> Iterator[int]:
         return iter(bytes(self))

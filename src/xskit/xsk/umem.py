@@ -17,7 +17,8 @@ import re
 import resource
 import socket
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from mmap import mmap
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 from weakref import ref
 
 from xskit._fork import not_inherited
@@ -146,6 +147,8 @@ class Umem(Closing):
             | (UmemFlag.TX_METADATA_LEN if tx_metadata_bytes else UmemFlag.NONE)
         )
         self._pages = Pages(frames * frame_size, populate=populate, huge=huge, hugetlb=hugetlb)
+        self.data: mmap | bytes = cast(mmap, self._pages.view.obj)
+        """The packet memory, to take copies of slices; empty once closed."""
         self._users: list[ref[User]] = []
         self._sockets = itertools.count(1)
         self._made: dict[None, tuple[PacketTable, FramePool]] = {}
@@ -431,6 +434,7 @@ class Umem(Closing):
 
     def _let_go(self) -> None:
         self._pages.close()
+        self.data = b""
         self.line_bytes, self.line_words = memoryview(b""), memoryview(b"").cast("I")
         for table, pool in self._made.values():
             pool.close()
