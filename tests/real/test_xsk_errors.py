@@ -129,7 +129,7 @@ class TestBind:
                 )
             make().close()
         assert refusal(UsageError, lambda: Socket("va", umem=memory, shared=memory, **BARE)).startswith(
-            "shared must be a Socket, not <xskit.xsk.umem.Umem"
+            "shared must be a Socket, not <Umem of 64 frames"
         )
 
     def test_closed_memory(self, monkeypatch):

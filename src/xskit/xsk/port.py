@@ -19,7 +19,7 @@ from typing import get_args
 from xskit.abi.xdp import Statistics
 from xskit.arguments import choice, literal, seconds, whole
 from xskit.bpf.redirect import Outcome
-from xskit.closing import Closing
+from xskit.closing import Closing, forgotten
 from xskit.errors import UsageError
 from xskit.netconf.interfaces import Glance, LinkState, Watch, look
 from xskit.netconf.namespaces import Namespace, inside
@@ -30,6 +30,7 @@ from xskit.xsk.errors import PortError
 from xskit.xsk.opening import FRAMING_BYTES, HIGHEST_QUEUE, MOST_ENTRIES, MOST_FRAMES, BindMode
 from xskit.xsk.packet import Packet, Sendable
 from xskit.xsk.socket import LONGEST_WAIT_S, TX_STEP_S, Socket, TakesBatches
+from xskit.xsk.turn import Turn, new_token
 from xskit.xsk.umem import Umem, require_open
 from xskit.xsk.waiting import Waiting
 
@@ -81,6 +82,7 @@ class Port(Closing):
         self._closed = False
         self._pid = os.getpid()
         self._senders = [queue for queue in queues if queue.transmitter]
+        self._receive_turn = Turn("receiving", name)
         self._waits: Waiting | None = None
         self._next = self._turn = 0
 
@@ -206,8 +208,7 @@ class Port(Closing):
     def receive(self, timeout: float | None = None, limit: int = 64) -> list[Packet]:
         """The packets of the next queue that has some, at most `limit`; each queue has its turn.
 
-        Args, returns and raises as Socket.receive: packets are valid until the next call that receives from the same
-        queue, which `packet.queue` names.
+        Args, returns and raises as Socket.receive: packets are valid until the next call that receives.
         """
         return list(self.receive_batch(limit, timeout))
 
@@ -218,12 +219,21 @@ class Port(Closing):
         if len(self.queues) == 1:
             return self.queues[0].receive_batch(limit, timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            batch = self._look(limit)
-            left_s = LONGEST_WAIT_S if deadline is None else min(LONGEST_WAIT_S, deadline - time.monotonic())
-            if len(batch) or left_s <= 0 or self.closed:
-                return batch
-            self._waiting.wait(min(left_s, TX_STEP_S) if any(queue.sending for queue in self.queues) else left_s)
+        token = new_token()
+        try:
+            self._receive_turn.take(token)
+            while True:
+                batch = self._look(limit)
+                left_s = self._longest_wait_s
+                if deadline is not None:
+                    left_s = min(left_s, deadline - time.monotonic())
+                if len(batch) or left_s <= 0 or self.closed:
+                    return batch
+                self._waiting.wait(left_s)
+        finally:
+            Turn.give(token)
+            if self.closed:
+                self._close_waiting()
 
     def _look(self, limit: int) -> Batch:
         """The first packets found; the queue that comes next is the first to be asked next time."""
@@ -259,10 +269,8 @@ class Port(Closing):
         while (batch := self._until_closed(0, limit)) is not None:
             if len(batch):
                 yield batch
-            else:
-                await self._waiting.readable(
-                    TX_STEP_S if any(queue.sending for queue in self.queues) else LONGEST_WAIT_S
-                )
+            elif not await self._waiting.readable(self._longest_wait_s):
+                raise self._receive_turn.refusal()
 
     def send(self, packets: Sendable | Batch | Iterable[Sendable], queue: int | None = None) -> int:
         """Put packets into the TX of a queue and make the kernel take them: one, or many.
@@ -325,7 +333,13 @@ class Port(Closing):
         """Made at first use: the engine waits by itself."""
         if self._waits is None:
             self._waits = Waiting(*(queue.fd for queue in self.queues))
+            if self.closed:
+                self._waits.wake()
         return self._waits
+
+    @property
+    def _longest_wait_s(self) -> float:
+        return TX_STEP_S if any(queue.sending for queue in self.queues) else LONGEST_WAIT_S
 
     def _require_open(self) -> None:
         if self.closed:
@@ -353,10 +367,24 @@ class Port(Closing):
         self._attachment.close()
         for queue in reversed(self.queues):  # the first one has the registration of the packet memory
             queue.close()
-        if self._waits:
-            self._waits.close()
+        self._close_waiting()
         self._watch.close()
         self._closed = True
+
+    def _close_waiting(self) -> None:
+        """Unless a call is inside, which does it."""
+        while self._waits and not self._receive_turn.taken:
+            token = new_token()
+            try:
+                if self._receive_turn.try_take(token):
+                    self._waits.close()
+                    return
+            finally:
+                Turn.give(token)
+
+    def __del__(self) -> None:
+        if getattr(self, "_closed", True) is False and os.getpid() == self._pid:
+            forgotten(self)
 
     def __repr__(self) -> str:
         copies = "zero copy" if self.zero_copy else "copy"

@@ -145,8 +145,8 @@ class Socket(Closing):
         self._origin = Origin(umem, queue)
         self._registered: RedirectProgram | None = None
         self._attachment: Attachment | None = None
-        self._receive_turn = Turn("receiving", self._name)
-        self._send_turn = Turn("sending", self._name)
+        self._receive_turn = Turn("receiving", self._name())
+        self._send_turn = Turn("sending", self._name())
         self._receiving: Receiving | None = None
         self._sending: Sending | None = None
         self._stamped = False
@@ -305,8 +305,8 @@ class Socket(Closing):
         while (batch := self._until_closed(0, limit)) is not None:
             if len(batch):
                 yield batch
-            elif self._receiving:
-                await self._receiving.waiting.readable(TX_STEP_S if self.sending else LONGEST_WAIT_S)
+            elif self._receiving and not await self._receiving.waiting.readable(self._longest_wait_s):
+                raise self._receive_turn.refusal()
 
     def _until_closed(self, timeout: float | None, limit: int) -> Batch | None:
         """What comes; None once the socket is closed."""
@@ -350,7 +350,7 @@ class Socket(Closing):
             if not self.umem.pool.free:
                 self._collect_elsewhere()
             side.wake(now)
-            left_s = TX_STEP_S if self.sending else LONGEST_WAIT_S
+            left_s = self._longest_wait_s
             if deadline is not None:
                 left_s = min(left_s, deadline - now)
             if left_s > 0:
@@ -359,6 +359,10 @@ class Socket(Closing):
             if rows or left_s <= 0 or self._closing or self.closed:
                 return rows
             now = time.monotonic()
+
+    @property
+    def _longest_wait_s(self) -> float:
+        return TX_STEP_S if self.sending else LONGEST_WAIT_S
 
     def _open_receiving(self) -> Receiving:
         from xskit.xsk.receiving import Receiving

@@ -29,12 +29,12 @@ class Turn:
 
     Args:
         doing: "receiving" or "sending", for the sentence.
-        of: the socket, as it calls itself.
+        of: the socket or port, as it calls itself.
     """
 
     __slots__ = ("_doing", "_of", "_token")
 
-    def __init__(self, doing: str, of: Callable[[], str]) -> None:
+    def __init__(self, doing: str, of: str) -> None:
         self._doing = doing
         self._of = of
         self._token: Token = {"over": True}
@@ -47,10 +47,7 @@ class Turn:
             UsageError: another call is inside.
         """
         if not self.try_take(token):
-            raise UsageError(
-                f"another call is {self._doing} on {self._of()}, and only one can at a time",
-                remedy="threading.Lock() around the calls",
-            )
+            raise self.refusal()
 
     def try_take(self, token: Token) -> bool:
         """The same, but False instead of an error."""
@@ -62,6 +59,13 @@ class Turn:
             if last.setdefault("after", token) is token:  # of several calls that come now, one
                 self._token = token
                 return True
+
+    def refusal(self) -> UsageError:
+        """What a second call is told."""
+        return UsageError(
+            f"another call is {self._doing} on {self._of}, and only one can at a time",
+            remedy="threading.Lock() around the calls",
+        )
 
     @property
     def taken(self) -> bool:

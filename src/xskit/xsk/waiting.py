@@ -36,6 +36,8 @@ class Waiting(Closing):
             with _closed_meanwhile():
                 self._epoll.register(fd, select.EPOLLIN)
         self.fd = self._epoll.fileno()
+        self._closing = False
+        self._sleeper: object | None = None
         not_inherited(self, Waiting.close)
 
     def wait(self, seconds: float) -> None:
@@ -51,34 +53,64 @@ class Waiting(Closing):
             self._epoll.register(self._alarm, 0)
 
     def close(self) -> None:
-        """Twice is fine."""
-        self._epoll.close()
-        self._alarm.close()
+        """Twice is fine. A coroutine that waits is woken, and the descriptor is closed when it has left: its loop must
+        not take another one of the same number for this one."""
+        self._closing = True
+        if self._sleeper is not None:
+            self.wake()
+        else:
+            self._epoll.close()
+            self._alarm.close()
 
-    async def readable(self, seconds: float) -> None:
-        """The same for a coroutine.
+    async def readable(self, seconds: float) -> bool:
+        """The same for a coroutine; False where another one is waiting.
 
         Raises:
             UsageError: neither asyncio nor trio runs it.
         """
-        if self._epoll.closed:
-            return
+        sleep = _sleep_in_trio if _in_trio() else _sleep_in_asyncio
+        if self._closing:
+            return True
+        if self._sleeper is not None:
+            return False
+        self._sleeper = object()
         try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            trio = sys.modules.get("trio")
-            if trio is None:
-                raise UsageError("asynchronous receiving needs asyncio or trio", remedy="asyncio.run(main())") from None
-            with trio.move_on_after(seconds):
-                await trio.lowlevel.wait_readable(self.fd)
-            return
-        ready = loop.create_future()
-        loop.add_reader(self.fd, _settle, ready)
-        try:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(ready, seconds)
+            await sleep(self.fd, seconds)
         finally:
-            loop.remove_reader(self.fd)
+            self._sleeper = None
+            if self._closing:
+                self.close()
+        return True
+
+
+def _in_trio() -> bool:
+    """Whether trio runs the coroutine. Raises UsageError where nothing does that is known here."""
+    if trio := sys.modules.get("trio"):
+        with suppress(RuntimeError):
+            trio.lowlevel.current_task()
+            return True
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise UsageError("asynchronous receiving needs asyncio or trio", remedy="asyncio.run(main())") from None
+    return False
+
+
+async def _sleep_in_trio(fd: int, seconds: float) -> None:
+    trio = sys.modules["trio"]
+    with trio.move_on_after(seconds):
+        await trio.lowlevel.wait_readable(fd)
+
+
+async def _sleep_in_asyncio(fd: int, seconds: float) -> None:
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    loop.add_reader(fd, _settle, ready)
+    try:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ready, seconds)
+    finally:
+        loop.remove_reader(fd)
 
 
 @contextmanager
