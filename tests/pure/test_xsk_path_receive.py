@@ -266,6 +266,18 @@ def test_a_frame_that_the_kernel_was_not_given_stays_where_it_is() -> None:
         made.check()
 
 
+@pytest.mark.parametrize("most", [1, 64])
+def test_the_rest_of_a_packet_that_begins_with_a_frame_of_others_is_lost_with_it(most) -> None:
+    with path(frames=32) as made:
+        raw(made, 31 * FRAME_BYTES, continues=True)  # FREE
+        raw(made, made.queues[0].take_frame() + HEADROOM_BYTES, continues=True)
+        raw(made, made.queues[0].take_frame() + HEADROOM_BYTES)
+        made.queues[0].receive(PACKET)
+        assert [made.data(packet.handle) for _ in range(4) for packet in made.receive(most)] == [PACKET]
+        assert (made.receiver().strays, made.pools[0].view.violations, made.pools[0].free) == (3, 1, 18)
+        made.check()
+
+
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
 @pytest.mark.parametrize("beyond", [False, True])
 @pytest.mark.parametrize("most", [1, 64])
@@ -354,9 +366,12 @@ def test_a_frame_that_is_on_the_stack_by_mistake_does_not_go_to_the_kernel() -> 
         made.line(wrong).owner = Owner.HELD
         made.refill()
         assert made.queues[0].fill.filled == made.receiver().filled == 15
+        assert made.pools[0].free == 3
         assert wrong * FRAME_BYTES not in made.queues[0].fill.shown()
         assert (made.pools[0].view.violations, made.pools[0].view.violated) == (1, wrong)
-        assert made.owner(packet.handle) == Owner.HELD
+        made.refill()
+        assert made.queues[0].fill.filled == made.receiver().filled == 16
+        assert made.owner(packet.handle) == made.owner(wrong) == Owner.HELD
 
 
 def test_the_kernel_is_called_where_it_asks_for_that() -> None:
