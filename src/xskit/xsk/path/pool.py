@@ -141,14 +141,25 @@ def take_frame(pool: Pool) -> int:
 def give_packet(memory: PacketMemory, handle: int) -> int:
     """All frames of a held packet come home; returns how many they were. It ends at a frame that is not held, which may
     be another packet's by now."""
-    table = memory.table
+    line = packet_line(memory.table, handle)
+    pool = pool_of(memory, line)
+    if not move(pool, line, handle, HELD, FREE):
+        return 0
+    give_frame(pool, handle)
+    following = i64(line.fragment)
+    return 1 if following == NIL else 1 + give_fragments(memory, following)
+
+
+@inlined
+def give_fragments(memory: PacketMemory, frame: int) -> int:
+    """As `give_packet`, from a later frame of the packet on."""
     count = i64(0)
-    while handle != NIL:
-        line = packet_line(table, handle)
+    while frame != NIL:
+        line = packet_line(memory.table, frame)
         pool = pool_of(memory, line)
-        if not move(pool, line, handle, HELD, FREE):
+        if not move(pool, line, frame, HELD, FREE):
             break
-        give_frame(pool, handle)
-        handle = i64(line.fragment)
+        give_frame(pool, frame)
+        frame = i64(line.fragment)
         count += 1
     return count
