@@ -10,6 +10,7 @@ and behind the last one stands leave, which puts a packet into the FIFO of the e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from textwrap import indent
 
@@ -25,7 +26,7 @@ from xskit.engine.pipe import PENDING_OFFSET, pipe_at
 from xskit.engine.random import random_at
 from xskit.engine.records import EXIT_BYTES
 from xskit.engine.verdict import HOLD, PASS, discard, duplicate, mark, replace
-from xskit.jit import as_i64, i64, inlined, load_acquire64, store_release64
+from xskit.jit import as_i64, fused, i64, inlined, load_acquire64, store_release64
 from xskit.memory import record_at
 from xskit.xsk.path.lines import NIL, packet_line
 from xskit.xsk.path.receive import ARRIVAL_BYTES, arrival_at
@@ -108,21 +109,23 @@ def run(block, batch, count, until_ns):
     pipe = pipe_at(block)
     done = 0
     next_ns = INFINITE_NS
+    effective_ns = INFINITE_NS
     if load_acquire64(block + PENDING_OFFSET) != 0:
         effective_ns = max(pipe.effective_ns, pipe.watermark_ns)
-        if effective_ns <= until_ns:
-            while done < count:
-                arrival = arrival_at(batch + done * ARRIVAL_BYTES)
-                if arrival.time_ns >= effective_ns:
-                    break
-                {first}(block, arrival.handle, arrival.length, arrival.time_ns)
-                done += 1
-{advance_effective}            apply(block, effective_ns)
-        else:
+        if effective_ns > until_ns:
             next_ns = effective_ns
-    for number in range(done, count):
-        arrival = arrival_at(batch + number * ARRIVAL_BYTES)
-        {first}(block, arrival.handle, arrival.length, arrival.time_ns)
+            effective_ns = INFINITE_NS
+    while True:  # up to the update, then behind it
+        while done < count:
+            arrival = arrival_at(batch + done * ARRIVAL_BYTES)
+            if arrival.time_ns >= effective_ns:
+                break
+            {first}(block, arrival.handle, arrival.length, arrival.time_ns)
+            done += 1
+        if effective_ns == INFINITE_NS:
+            break
+{advance_effective}        apply(block, effective_ns)
+        effective_ns = INFINITE_NS
 {advance}    pipe.watermark_ns = max(pipe.watermark_ns, until_ns)
 {next_times}    return next_ns
 """
@@ -142,14 +145,22 @@ def pipeline_source(kinds: Sequence[StageKind], places: Sequence[StageOffsets], 
             parameters=places[0].parameters if places else 0,
             parameters_bytes=parameters_bytes,
             changed="".join(_changed(n, places[n], parameters_bytes) for n in numbers if kinds[n].has_changed),
-            advance_effective=_advance_all(kinds, places, "effective_ns", " " * 12),
+            advance_effective=_advance_all(kinds, places, "effective_ns", " " * 8),
             advance=_advance_all(kinds, places, "until_ns", " " * 4),
             next_times="".join(
                 f"    next_ns = min(next_ns, next_time_{n}(state_{n}(block + {places[n].state})))\n" for n in holding
             ),
         )
     )
-    return "".join(parts)
+    return _fuse("".join(parts))
+
+
+def _fuse(text: str) -> str:
+    """Functions that are called from one place are inlined there: of others, LLVM decides."""
+    for name in re.findall(r"@inlined\ndef (\w+)\(", text):
+        if len(re.findall(rf"\b{name}\(", text)) == 2:
+            text = text.replace(f"@inlined\ndef {name}(", f"@fused\ndef {name}(")
+    return text
 
 
 def _stage(n: int, kinds: Sequence[StageKind], places: Sequence[StageOffsets]) -> str:
