@@ -18,6 +18,7 @@ from typing import Any
 
 from xskit.emulator.link import LinkDirection
 from xskit.emulator.monitor import balance
+from xskit.engine.live import NO_FAULTS
 from xskit.engine.packets import DropCause
 from xskit.lab import Host, Lab, LabLink
 
@@ -190,7 +191,7 @@ def assert_every_frame_is_somewhere(direction: LinkDirection) -> dict[str, list[
     places = live.census()
     found = sorted(frame for frames in places.values() for frame in frames)
     assert found == list(range(live.frames.first, live.frames.first + live.frames.count))
-    assert live.pool.view.violations == 0
+    assert live.faults() == NO_FAULTS
     outstanding = sum(live.egress(n).outstanding for n in range(live._queues))
     assert len(places["held"]) + outstanding == counters.in_flight_frames
     return places

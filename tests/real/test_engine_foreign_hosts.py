@@ -13,6 +13,7 @@ import pytest
 from tests.real import tags
 from tests.real.foreign_hosts import ADDRESSES, foreign_hosts, told
 from tests.real.lab_rig import wait_until
+from xskit.engine.live import NO_FAULTS
 from xskit.netconf import interfaces
 from xskit.netconf.changes import SetOffload
 from xskit.netconf.ethtool import features
@@ -68,7 +69,7 @@ def test_tcp_with_partial_checksums(mtu, frame_size):
                 assert direction.live.pipeline.counters.checksums > 0
                 assert not {"super_packet", "too_many_fragments"} & set(emulator_drops(emulator, direction.name))
             assert {port.xdp_mode for port in emulator.report().ports} == {"native"}
-            assert forward_of(emulator).pool.view.violations == 0
+            assert forward_of(emulator).faults() == NO_FAULTS
 
 
 def emulator_drops(emulator, name: str) -> dict[str, int]:

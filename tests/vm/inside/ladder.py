@@ -116,6 +116,7 @@ def check_link() -> dict[str, Any]:
     for direction in report.links[0].directions:
         books = direction.packets
         assert books["received"] == books["sent"] + sum(books["dropped"].values()) + books["in_flight"], books
+        assert not any(direction.frames.values()), direction.frames
     return {"link": True}
 
 
