@@ -256,6 +256,8 @@ class Packet:
         umem = self._origin.umem
         if frames > 1:
             return b"".join([umem.data[offset : offset + span] for offset, span in umem.parts(handle)])[index]
+        if not 0 <= address <= umem.size - length:
+            umem.view(address, length)  # raises
         if type(index) is slice:
             start, stop, step = index.indices(length)
             if step == 1:

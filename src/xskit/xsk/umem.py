@@ -110,6 +110,9 @@ class Umem(Closing):
         populate: touch all of it now. Off, memory is taken as it is used, in the middle of the traffic.
         debug: check after every batch that each frame is in exactly one place; default: XSKIT_DEBUG=1.
 
+    Attributes:
+        size: bytes that are registered.
+
     Raises:
         UsageError: a rule of the kernel is broken; the sentence names it.
         KernelError: there is not so much memory.
@@ -137,6 +140,7 @@ class Umem(Closing):
         _check_headroom(frame_size, headroom, tx_metadata_bytes)
         self.frames = frames
         self.frame_size = frame_size
+        self.size = frames * frame_size
         self.headroom = headroom
         self.unaligned = unaligned
         self.tx_metadata_bytes = tx_metadata_bytes
@@ -163,11 +167,6 @@ class Umem(Closing):
     def address(self) -> int:
         """Where the memory begins, offset 0 of every UMEM address; 0 once it is closed."""
         return self._pages.address
-
-    @property
-    def size(self) -> int:
-        """Bytes that are registered."""
-        return self.frames * self.frame_size
 
     @property
     def frame_shift(self) -> int:
