@@ -11,9 +11,10 @@ import numpy as np
 
 from xskit.arguments import literal, whole
 from xskit.errors import UsageError
-from xskit.xsk.packet import ROW, Origin, Packet, as_tuples, gone
-from xskit.xsk.path.entry import GONE, draft_batch, end_rows, gather
+from xskit.xsk.packet import ROW, Origin, Packet, as_tuples, end_packets, gone
+from xskit.xsk.path.entry import GONE, ROW_BYTES, draft_batch, gather
 from xskit.xsk.path.lines import NIL
+from xskit.xsk.scratch import borrow, give_back
 
 if TYPE_CHECKING:
     from xskit.xsk.umem import Umem
@@ -58,7 +59,7 @@ class Batch:
         return Packet(self._origin, self.rows[operator.index(index)].item())
 
     def __iter__(self) -> Iterator[Packet]:
-        return map(Packet, repeat(self._origin), as_tuples(checked(self.rows).tobytes()))
+        return map(Packet, repeat(self._origin), as_tuples(packed(self.rows)))
 
     @property
     def umem(self) -> Umem:
@@ -88,15 +89,18 @@ class Batch:
         if dtype.hasobject or not 0 < dtype.itemsize <= 1 << 16:
             raise UsageError(f'kind must be a NumPy type of fixed size such as ">u2", not {literal(kind)}')
         offset = whole("offset", offset, 0, (1 << 32) - 1)
-        rows, held = self._held_rows()
-        values = np.empty(len(rows), dtype)
-        if len(rows):
-            memory = self._origin.umem.table.memory
-            answer = gather(memory, _at(rows), len(rows), offset, dtype.itemsize, _at(values))
-            if answer <= GONE:
-                raise gone(self._origin.umem, f"packet {GONE - answer} of the batch")
+        rows, size, umem = packed(self.rows), dtype.itemsize, self._origin.umem
+        count, end = len(rows) // ROW_BYTES, len(rows) // ROW_BYTES * (ROW_BYTES + size)
+        held = self._hold()
+        space = borrow(end)
+        space.view[: len(rows)] = rows
+        answer = gather(umem.table.memory, space.address, count, offset, size, space.address + len(rows))
+        values = bytearray(space.view[len(rows) : end])
+        give_back(space)
         del held
-        return values
+        if answer <= GONE:
+            raise gone(umem, f"packet {GONE - answer} of the batch")
+        return np.frombuffer(values, dtype)
 
     def keep(self) -> Batch:
         """Let all of them outlive the next call that receives: they hold their frames until they are released or sent.
@@ -104,8 +108,8 @@ class Batch:
         Raises:
             UsageError: one of them has gone.
         """
-        rows, held = self._held_rows()
-        if len(rows) and end_rows(self._origin.umem.table.memory, _at(rows), len(rows), 1):
+        held = self._hold()
+        if end_packets(self._origin.umem, packed(self.rows), keep=True):
             raise gone(self._origin.umem, "a packet of the batch")
         del held
         return self
@@ -114,11 +118,10 @@ class Batch:
         """Give back the frames of those that are still held; twice is fine."""
         self._origin.umem.end_packets(checked(self.rows))
 
-    def _held_rows(self) -> tuple[np.ndarray[Any, Any], tuple[memoryview, ...]]:
-        """The rows, and what compiled code must have in the meantime."""
-        rows = checked(self.rows)
+    def _hold(self) -> tuple[memoryview, ...]:
+        """What compiled code must have meanwhile."""
         try:
-            return rows, self._origin.umem.hold()
+            return self._origin.umem.hold()
         except UsageError:
             raise gone(self._origin.umem, "the batch") from None
 
@@ -164,6 +167,11 @@ def checked(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if not isinstance(rows, np.ndarray) or rows.dtype != ROW or rows.ndim != 1:
         raise UsageError(f"rows must be the structured array of a Batch, not {literal(rows)}")
     return np.ascontiguousarray(rows)
+
+
+def packed(rows: np.ndarray[Any, Any]) -> bytes:
+    """A copy of the rows as PacketRow records. Raises as `checked`."""
+    return checked(rows).tobytes()
 
 
 def _at(array: np.ndarray[Any, Any]) -> int:

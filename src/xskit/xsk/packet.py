@@ -12,15 +12,16 @@ import numpy as np
 from xskit.arguments import whole
 from xskit.errors import UsageError
 from xskit.memory import layout, offset_of
-from xskit.xsk.path.entry import PacketRow, end_rows
+from xskit.xsk.path.entry import ROW_BYTES, PacketRow, end_rows
 from xskit.xsk.path.lines import KEPT, PacketLine
 from xskit.xsk.path.owner import Owner
 from xskit.xsk.path.sizes import LINE_BYTES
+from xskit.xsk.scratch import borrow, give_back
 
 if TYPE_CHECKING:
     from xskit.xsk.umem import Umem
 
-__all__ = ["ROW", "Origin", "Packet", "Sendable", "as_tuples", "gone"]
+__all__ = ["ROW", "Origin", "Packet", "Sendable", "as_tuples", "end_packets", "gone"]
 
 RowTuple = tuple[int, int, int, int, int, int]
 """The fields of a PacketRow: address, arrived_ns, length, frames, handle, number."""
@@ -225,14 +226,11 @@ class Packet:
         self._views = None
 
     def _end(self, keep: bool) -> int:
+        """Returns 1 where it had gone."""
         try:
-            held = self._origin.umem.hold()
+            return end_packets(self._origin.umem, _TUPLE.pack(*self._row), keep)
         except UsageError:
             return 1
-        row = np.array([self._row], ROW)
-        gone = end_rows(self._origin.umem.table.memory, row.ctypes.data, 1, int(keep))
-        del held
-        return gone
 
     def require(self) -> None:
         """Raises UsageError where it has gone."""
@@ -274,6 +272,21 @@ class Packet:
 
 Sendable = bytes | bytearray | memoryview | Packet
 """What `send` takes as one packet."""
+
+
+def end_packets(umem: Umem, rows: bytes, keep: bool) -> int:
+    """Keep packets (PacketRow records), or take their frames home; returns how many of them had gone.
+
+    Raises:
+        UsageError: the packet memory is closed.
+    """
+    held = umem.hold()
+    space = borrow(len(rows))
+    space.view[: len(rows)] = rows
+    missing = end_rows(umem.table.memory, space.address, len(rows) // ROW_BYTES, int(keep))
+    give_back(space)
+    del held
+    return missing
 
 
 def gone(umem: Umem, what: str = "this packet") -> UsageError:

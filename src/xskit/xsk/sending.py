@@ -12,15 +12,27 @@ import numpy as np
 
 from xskit.arguments import literal
 from xskit.errors import UsageError
+from xskit.jit import direct
 from xskit.memory import record_view, size_of
 from xskit.xsk.bound import BoundSocket
 from xskit.xsk.errors import Call, explain
 from xskit.xsk.opening import MOST_FRAMES
 from xskit.xsk.packet import ROW, Packet, Sendable, gone
 from xskit.xsk.pages import Pages
-from xskit.xsk.path.entry import GONE, Outbox, draft_rows, drive, end_sending, kick_once, prepare, submit_rows
+from xskit.xsk.path.entry import (
+    GONE,
+    ROW_BYTES,
+    Outbox,
+    draft_rows,
+    drive,
+    end_sending,
+    kick_once,
+    prepare,
+    submit_rows,
+)
 from xskit.xsk.path.lines import NIL
 from xskit.xsk.path.transmit import TRANSMITTER_BYTES, Transmitter
+from xskit.xsk.scratch import borrow, give_back
 from xskit.xsk.umem import Umem
 
 __all__ = ["Sending"]
@@ -65,6 +77,7 @@ class Sending:
         outbox.transmitter, outbox.pool = self.address + outbox_bytes, umem.pool.address
         outbox.offset, outbox.capacity = umem.packet_offset, umem.capacity
         outbox.drafts, outbox.room = self.address + drafts, CHUNK
+        self._submit_rows = direct(submit_rows)
         outbox.open = 1
 
     @property
@@ -99,10 +112,8 @@ class Sending:
         self._raise_failure()
         return accepted
 
-    def send_rows(self, rows: np.ndarray[Any, Any]) -> int:
-        """See Socket.send_batch."""
-        if self.outstanding:
-            self.drive()
+    def send_rows(self, rows: bytes) -> int:
+        """PacketRow records; see Socket.send_batch."""
         return self._submit(rows)
 
     def drive(self) -> int:
@@ -182,7 +193,7 @@ class Sending:
         for (address, _, length, frames, _, _), (what, _, _) in zip(drafted.tolist(), chunk, strict=False):
             if not isinstance(what, Packet):
                 self._write(address, length, frames, what)
-        return self._submit(drafted, "this packet")
+        return self._submit(drafted.tobytes(), "this packet")
 
     def _write(self, address: int, length: int, frames: int, data: Bytes) -> None:
         """A packet's bytes go into the frames of its draft, which are not always neighbours."""
@@ -194,9 +205,12 @@ class Sending:
             self._umem.view(offset, span)[:] = data[at : at + span]
             at += span
 
-    def _submit(self, rows: np.ndarray[Any, Any], what: str = "") -> int:
+    def _submit(self, rows: bytes, what: str = "") -> int:
         """Hand packets over; returns how many. `what` has gone, if one has: by default its number says which."""
-        count = submit_rows(self.address, rows.ctypes.data, len(rows), self.most_frames)
+        space = borrow(len(rows))
+        space.view[: len(rows)] = rows
+        count = self._submit_rows(self.address, space.address, len(rows) // ROW_BYTES, self.most_frames)
+        give_back(space)
         self._raise_failure()
         if count <= GONE:
             raise gone(self._umem, what or f"packet {GONE - count} of the batch")

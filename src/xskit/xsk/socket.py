@@ -27,7 +27,7 @@ from xskit.closing import Closing, forgotten
 from xskit.errors import Setting, UsageError
 from xskit.netconf.interfaces import look
 from xskit.xsk.attachment import Attachment
-from xskit.xsk.batch import Batch, Drafts, checked
+from xskit.xsk.batch import Batch, Drafts, packed
 from xskit.xsk.bound import BoundSocket
 from xskit.xsk.errors import PortError
 from xskit.xsk.mapping import MappedRing
@@ -443,7 +443,7 @@ class Socket(Closing):
         try:
             self._send_turn.take(token)
             side = self._sending or self._open_sending()
-            accepted = side.send_rows(checked(batch.rows))
+            accepted = side.send_rows(packed(batch.rows))
             if self.umem.debug:
                 self.umem.check()
             return accepted

@@ -157,6 +157,7 @@ class Umem(Closing):
         self._sockets = itertools.count(1)
         self._made: dict[None, tuple[PacketTable, FramePool]] = {}
         self._lent: dict[int, tuple[ref[object], Rows]] = {}
+        self._views: tuple[memoryview, ...] = ()
         self.line_bytes: memoryview[int] = memoryview(b"")
         """The packet table, for quick looks at a line; empty before the first packet, and once closed."""
         self.line_words: memoryview[int] = memoryview(b"").cast("I")
@@ -233,12 +234,17 @@ class Umem(Closing):
         Raises:
             UsageError: the memory is closed.
         """
+        return self._views or self._make_views()
+
+    def _make_views(self) -> tuple[memoryview, ...]:
         table, pool = self._tables()
         views = (self._pages.view, *table.hold(), *pool.hold())
         if not all(views):
             raise UsageError(CLOSED)
-        if not self.line_words:
-            self.line_bytes, self.line_words = table.view, table.view.cast("I")
+        self.line_bytes, self.line_words = table.view, table.view.cast("I")
+        self._views = views
+        if not self._pages.view:  # closed meanwhile: what `close` has forgotten must not come back
+            self._forget()
         return views
 
     def lend(self, owner: object, rows: Rows) -> None:
@@ -434,10 +440,15 @@ class Umem(Closing):
     def _let_go(self) -> None:
         self._pages.close()
         self.data = b""
-        self.line_bytes, self.line_words = memoryview(b""), memoryview(b"").cast("I")
+        self._forget()
         for table, pool in self._made.values():
             pool.close()
             table.close()
+
+    def _forget(self) -> None:
+        """Refer to no memory any more."""
+        self._views = ()
+        self.line_bytes, self.line_words = memoryview(b""), memoryview(b"").cast("I")
 
     def _lose(self) -> None:
         """In a forked child, which has zeros in its place."""

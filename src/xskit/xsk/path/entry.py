@@ -271,7 +271,8 @@ def draft_batch(address: int, offset: int, capacity: int, rows: int, count: int)
 
 @compiled("int64(int64, int64, int64, int64)")
 def submit_rows(address: int, rows: int, count: int, most_frames: int) -> int:
-    """Put the packets of PacketRow records into TX as far as there is room, and make the kernel take them.
+    """Go on with what is being sent, put the packets of PacketRow records into TX as far as there is room, and make the
+    kernel take them.
 
     Returns how many, or CLOSED; or GONE - n, where packet n has gone or has more than `most_frames` frames, and those
     before it were taken.
@@ -280,6 +281,10 @@ def submit_rows(address: int, rows: int, count: int, most_frames: int) -> int:
     if outbox.open == 0:
         return CLOSED
     transmitter = transmitter_at(outbox.transmitter)
+    if transmitter.outstanding > 0:
+        go_on(transmitter)
+        if transmitter.down or transmitter.failure:
+            return 0
     memory = memory_at(transmitter.memory)
     tx = ring_at(transmitter.tx)
     lock(memory, transmitter.memory)
