@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import itertools
 import os
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any, Self
 
 import numpy as np
 
 from xskit.abi.xdp import AF_XDP
 from xskit.memory import record_view
 from xskit.netconf.namespaces import inside
+from xskit.xsk.batch import Batch
 from xskit.xsk.bound import BoundSocket
 from xskit.xsk.headers import udp_packet
 from xskit.xsk.mapping import MappedRing
@@ -44,10 +47,10 @@ def namespace(suffix: str = "") -> Iterator[str]:
 
 
 @contextmanager
-def veth(*, mtu: int = 1500, rx_queues: int = 1, tx_queues: int = 1) -> Iterator[str]:
+def veth(*, mtu: int = 1500, rx_queues: int = 1, tx_queues: int = 1, suffix: str = "") -> Iterator[str]:
     """`va` and `vb` in a namespace of their own, up, and the calling thread in it."""
     queues = ("numrxqueues", str(rx_queues), "numtxqueues", str(tx_queues))
-    with namespace() as name:
+    with namespace(suffix) as name:
         ip(
             "-n",
             name,
@@ -181,3 +184,89 @@ def completed(sock: Socket) -> list[int]:
 def in_tx(sock: Socket) -> list[int]:
     """The frames that the kernel has to send from, or was sent and has not come home."""
     return np.flatnonzero(sock.umem.table.owners() == Owner.TX).tolist()
+
+
+GROUNDS: dict[str, dict[str, Any]] = {
+    "native": {},
+    "generic": {"mode": "generic"},
+    "small frames": {"frame_size": 2048},
+    "unaligned": {"frame_size": 3000, "unaligned": True},
+    "several frames": {"mtu": 9000, "frame_size": 2048, "length": 4000},
+    "several frames, generic": {"mtu": 9000, "mode": "generic", "length": 8600},
+    "several frames, unaligned": {"mtu": 9000, "frame_size": 2500, "unaligned": True, "length": 5000},
+}
+"""What packets lie in: arguments of `Chain`."""
+
+
+_chains = itertools.count()
+
+
+class Chain:
+    """Two veth pairs in a row, and packet memory that the two sockets in the middle share.
+
+        source (va) --> near (vb)   far (vc) --> sink (vd)
+                              one memory
+
+    Args:
+        mode, frame_size, unaligned, mtu: of all of it.
+        length: the least of a packet that `packets` makes; the second is 100 bytes longer, and so on.
+        frames: of each memory.
+        near, far: arguments of these two sockets.
+    """
+
+    def __init__(
+        self,
+        *,
+        mode: str = "native",
+        frame_size: int = 4096,
+        unaligned: bool = False,
+        mtu: int = 1500,
+        length: int = 64,
+        frames: int = 512,
+        near: dict[str, Any] | None = None,
+        far: dict[str, Any] | None = None,
+    ) -> None:
+        self.length = length
+        memory = {"frames": frames, "frame_size": frame_size, "unaligned": unaligned}
+        with ExitStack() as stack:
+            stack.enter_context(veth(mtu=mtu, suffix=f"c{next(_chains)}"))
+            ip("link", "add", "vc", "mtu", str(mtu), "type", "veth", "peer", "vd", "mtu", str(mtu))
+            for end in ("vc", "vd"):
+                ip("link", "set", "dev", end, "up")
+            self.umem = stack.enter_context(Umem(debug=True, **memory))
+            outside = [stack.enter_context(Umem(**memory)) for _ in range(2)]
+            self.source = stack.enter_context(Socket("va", umem=outside[0], mode=mode))
+            self.near = stack.enter_context(Socket("vb", umem=self.umem, **{"mode": mode, **(near or {})}))
+            self.far = stack.enter_context(Socket("vc", umem=self.umem, **{"mode": mode, **(far or {})}))
+            self.sink = stack.enter_context(Socket("vd", umem=outside[1], mode=mode))
+            self._stack = stack.pop_all()
+
+    def packets(self, count: int, first: int = 0) -> list[bytes]:
+        """Numbered packets, no two neighbours of the same length."""
+        made = [numbered(1, self.length + (first + number) % 5 * 100, first=first + number) for number in range(count)]
+        return [packet for (packet,) in made]
+
+    def batch(self, count: int, first: int = 0) -> Batch:
+        """A batch of so many packets, received by the near one."""
+        packets = self.packets(count, first)
+        assert self.source.send(packets) == count
+        self.source.flush()
+        frames = sum(-(-len(packet) // self.umem.capacity) for packet in packets)
+        eventually(frames, lambda: descriptors_waiting(self.near))
+        batch = self.near.receive_batch(limit=count, timeout=0)
+        assert list(map(bytes, batch)) == packets
+        return batch
+
+    def all_home(self) -> None:
+        """Nothing of the memory in the middle is with anybody but FILL."""
+        for sock in (self.near, self.far):
+            sock.flush()
+            assert sock.receive(timeout=0) == []  # ends the last batch
+        counts = self.umem.check()
+        assert counts[Owner.FREE] + counts[Owner.FILL] == self.umem.frames, counts
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()

@@ -36,7 +36,7 @@ from xskit.xsk.path.pool import (
     unlock,
 )
 from xskit.xsk.path.receive import ARRIVAL_BYTES, arrival_at, receive, receiver_at, refill, wake
-from xskit.xsk.path.rings import ring_at, room
+from xskit.xsk.path.rings import available, ring_at, room
 from xskit.xsk.path.transmit import Transmitter, kick, kick_by_hand, reap, submit, transmitter_at, write_packet
 
 CLOSED = -1
@@ -130,7 +130,10 @@ def take_batch(address: int, limit: int) -> int:
     lock(memory, receiver.memory)
     end_batch(memory, inbox)
     refill(receiver)
-    count = receive(receiver, inbox.arrivals, i64(0), min(limit, inbox.room))
+    rx, most = ring_at(receiver.rx), min(limit, inbox.room)
+    count = receive(receiver, inbox.arrivals, i64(0), most)
+    while count < most and available(rx, i64(1)) > 0:  # a packet may have several descriptors
+        count = receive(receiver, inbox.arrivals, count, most)
     table, base, rows = memory.table, memory.base, inbox.rows
     for place in range(count):
         arrival = arrival_at(inbox.arrivals + place * ARRIVAL_BYTES)
