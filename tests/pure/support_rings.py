@@ -91,6 +91,12 @@ class KernelEnd:
             self.consumer[0] = (int(self.consumer[0]) + 1) % WRAP
         return taken
 
+    def addresses(self) -> list[int]:
+        """Of what lies in it."""
+        first, step = int(self.consumer[0]), self.entries.itemsize // 8
+        words = self.entries.view(np.uint64)
+        return [int(words[step * ((first + number) % self.size)]) for number in range(self.mapped.pending())]
+
     def image(self) -> bytes:
         """All that the kernel can see of it."""
         return bytes(self.memory.view)
@@ -204,9 +210,7 @@ class PlainSocket(Closing):
             self.kernel_completion: (Owner.COMPLETION, Owner.TX),
         }
         return self.pool.check(
-            (self.table.frame_of(address), *places)
-            for end, places in ends.items()
-            for address in end.mapped.addresses()
+            (self.table.frame_of(address), *places) for end, places in ends.items() for address in end.addresses()
         )
 
     def state(self) -> list[Any]:

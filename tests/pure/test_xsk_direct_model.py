@@ -101,7 +101,7 @@ class Levels(RuleBasedStateMachine):
     def fill_by_itself(self):
         before = self.sock.receiver.filled
         self.sock.refill()
-        entries = self.sock.kernel_fill.mapped.addresses()[len(self.fill) :]
+        entries = self.sock.kernel_fill.addresses()[len(self.fill) :]
         assert len(entries) == max(0, min(4 - before, self.sock.fill.free + len(entries), self.places.count(FREE)))
         self.fill.extend(entries)
         self.go([address // SIZE for address in entries], FILL)

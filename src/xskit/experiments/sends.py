@@ -10,20 +10,23 @@ import statistics
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from xskit import libc
 from xskit.bench.bed import Place
 from xskit.bench.copies import CopyCount
 from xskit.bench.settings import Case
-from xskit.netconf.interfaces import look
-from xskit.xsk.bound import BoundSocket
-from xskit.xsk.mapping import MappedRing
+from xskit.xsk.socket import Socket
 from xskit.xsk.umem import Umem
 
 __all__ = ["Sends", "count_sends"]
 
 PACKETS = 32
 """The most that one call sends on all kernels (TX_BATCH_SIZE, net/xdp/xsk.c)."""
+ENTRIES = 2048
+"""Of TX: a multiple, so that what one call sends always lies in one piece."""
 PATIENCE_S = 2.0
 
 
@@ -48,19 +51,14 @@ def count_sends(case: Case, place: Place, rounds: int) -> Sends:
     packet = case.packet.build()
     with place.inside(), ExitStack() as stack:
         umem = stack.enter_context(Umem(PACKETS, case.frame_size))
-        opened = stack.enter_context(
-            BoundSocket(look(place.near[0]), 0, umem, rx=0, tx=2048, fill=2048, completion=2048, mode=case.xdp)
-        )
-        for frame in range(PACKETS):
-            umem.view(frame * case.frame_size, len(packet))[:] = packet
-        tx, completion = opened.rings.tx, opened.rings.completion
-        assert tx is not None
-        assert completion is not None
-        descriptors = [(frame * case.frame_size, len(packet), 0) for frame in range(PACKETS)]
-        _round(opened.fd, tx, completion, descriptors)
+        sender = stack.enter_context(Socket(place.near[0], umem=umem, rx=0, tx=ENTRIES, mode=case.xdp, program=None))
+        addresses = umem.take(PACKETS)
+        for address in addresses.tolist():
+            umem.view(address, len(packet))[:] = packet
+        _round(sender, addresses, len(packet))
         with CopyCount() as copies:
-            costs = [_round(opened.fd, tx, completion, descriptors) for _ in range(rounds)]
-        idle = statistics.median(_call(opened.fd) for _ in range(rounds))
+            costs = [_round(sender, addresses, len(packet)) for _ in range(rounds)]
+        idle = statistics.median(_call(sender.fd) for _ in range(rounds))
     ns = (statistics.median(costs) - idle) / PACKETS
     known: dict[str, float] | None = None
     if copies.calls is not None:
@@ -68,15 +66,17 @@ def count_sends(case: Case, place: Place, rounds: int) -> Sends:
     return Sends(ns, len(packet), known, copies.why)
 
 
-def _round(fd: int, tx: MappedRing, completion: MappedRing, descriptors: list[tuple[int, int, int]]) -> int:
+def _round(sender: Socket, addresses: np.ndarray[Any, Any], length: int) -> int:
     """The time of the calls that sent them; waits until all frames are back."""
-    tx.put_descriptors(descriptors)
+    entries = sender.tx.reserve(PACKETS)
+    entries["address"], entries["length"], entries["options"] = addresses, length, 0
+    sender.tx.submit(PACKETS)
     cost, back = 0, 0
     deadline = time.monotonic() + PATIENCE_S
-    while back < len(descriptors) and time.monotonic() < deadline:
-        if tx.pending():
-            cost += _call(fd)
-        back += len(completion.take_addresses(PACKETS))
+    while back < PACKETS and time.monotonic() < deadline:
+        if sender.tx.free < ENTRIES:
+            cost += _call(sender.fd)
+        back += sender.completion.release(len(sender.completion.peek(PACKETS)))
     return cost
 
 

@@ -15,6 +15,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from xskit.abi.xdp import DescriptorOption
 from xskit.bench.bed import Bed, Place
 from xskit.bench.far import Socketed
@@ -99,22 +101,14 @@ def _read(opened: Socket, reader: Reader, seconds: float) -> tuple[int, int]:
 
 def _by_hand(opened: Socket) -> int:
     """Take descriptors, count those that end a packet, give the frames back."""
-    assert opened.receiver
-    rings = opened.receiver.rings
-    assert rings.rx is not None
-    assert rings.fill is not None
-    taken = rings.rx.take_descriptors(4 * LIMIT)
-    rings.fill.put_addresses([address for address, _, _ in taken])
+    taken = _take(opened)
+    _give_back(opened, taken)
     return sum(1 for _, _, options in taken if not options & _CONTINUES)
 
 
 def _by_hand_joined(opened: Socket) -> int:
     """As by hand, and put the bytes of each packet together."""
-    assert opened.receiver
-    rings, umem = opened.receiver.rings, opened.umem
-    assert rings.rx is not None
-    assert rings.fill is not None
-    taken = rings.rx.take_descriptors(4 * LIMIT)
+    umem, taken = opened.umem, _take(opened)
     count, parts = 0, []
     for address, length, options in taken:
         parts.append(umem.view(address, length))
@@ -122,8 +116,25 @@ def _by_hand_joined(opened: Socket) -> int:
             _ = b"".join(parts)
             parts = []
             count += 1
-    rings.fill.put_addresses([address for address, _, _ in taken])
+    _give_back(opened, taken)
     return count
+
+
+def _take(opened: Socket) -> list[tuple[int, int, int]]:
+    """(address, length, options) of what lies in RX."""
+    taken: list[tuple[int, int, int]] = opened.rx.peek(4 * LIMIT).tolist()
+    opened.rx.release(len(taken))
+    return taken
+
+
+def _give_back(opened: Socket, taken: list[tuple[int, int, int]]) -> None:
+    """Their frames go to FILL, where they came from."""
+    addresses = np.array([address for address, _, _ in taken], np.uint64)
+    while len(addresses):
+        entries = opened.fill.reserve(len(addresses))
+        entries[:] = addresses[: len(entries)]
+        opened.fill.submit(len(entries))
+        addresses = addresses[len(entries) :]
 
 
 def _viewed(opened: Socket) -> int:

@@ -1,19 +1,12 @@
-"""A ring mapped into this process: its Ring record for compiled code, and plain methods for Python.
+"""A ring mapped into this process, and its Ring record, by which compiled code works on it.
 
 After `close`, and in a forked child, the ring has no entries: `size` of the record is 0, its indices are equal, and
 zeros are mapped where it was (xsk/pages.py). What still works on it finds nothing to do.
-
-Both ways work on the same memory and the same record, so they may take turns, but not in two threads at once.
-The methods need no compiler: small scripts start at once. They move whole lists, for one step in the interpreter is
-dearer than anything the ring does.
 """
 
 from __future__ import annotations
 
-import platform
 import socket
-import threading
-from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, Self
 
@@ -34,24 +27,7 @@ ADDRESS_BYTES = ADDRESS.itemsize
 DESCRIPTOR = np.dtype([("address", np.uint64), ("length", np.uint32), ("options", np.uint32)])
 """struct xdp_desc."""
 
-_LOCAL = offset_of(Ring, "local") // 8
-_REMOTE = offset_of(Ring, "remote") // 8
 _STATE = [offset_of(Ring, name) // 8 for name in ("size", "mask", "local", "remote")]
-
-_ORDERED = platform.machine() in ("x86_64", "AMD64")
-_lock = threading.Lock()
-
-
-def _order() -> None:
-    """Keep an index and the entries it stands for in order.
-
-    x86 never reorders loads with loads or stores with stores. Elsewhere, what comes before the first release stays
-    before it, what comes after the second acquire stays after it, and the one precedes the other.
-    """
-    if not _ORDERED:
-        for _ in range(2):
-            _lock.acquire()
-            _lock.release()
 
 
 class MappedRing:
@@ -83,10 +59,8 @@ class MappedRing:
         self._consumer = memory[offsets.consumer :][:4].cast("I")
         self._flags = memory[offsets.flags :][:4].cast("I")
         entries = memory[offsets.descriptors :][: size * kind.itemsize]
-        self._entries = entries.cast("Q")
         self.entries = np.frombuffer(entries if produces else entries.toreadonly(), kind)
         self._state = record.cast("q")
-        self._mask = size - 1
         self.record = address_of(record)
         base = address_of(memory)
         ring = record_view(Ring, self.record, record)
@@ -95,7 +69,7 @@ class MappedRing:
         ring.flags = base + offsets.flags
         ring.entries = base + offsets.descriptors
         ring.size = size
-        ring.mask = self._mask
+        ring.mask = size - 1
         ring.local = self._producer[0] if produces else self._consumer[0]
         ring.remote = self._consumer[0] if produces else self._producer[0]
         not_inherited(self, MappedRing._empty)
@@ -108,77 +82,18 @@ class MappedRing:
         ring._pages = pages
         return ring
 
-    def room(self) -> int:
-        """Producer: entries that may be written now."""
-        return self.size - self.pending()
-
     def pending(self) -> int:
-        """Entries between the two indices: published and not yet consumed."""
-        return int(self._producer[0] - self._consumer[0]) & INDEX_MASK
+        """Entries between the two indices: published and not yet consumed; 0 once closed."""
+        first = self._consumer[0]  # looked at before the other one, which is never behind it
+        return min((self._producer[0] - first) & INDEX_MASK, self.size)
 
     def needs_wakeup(self) -> bool:
         """The kernel asks for a system call before it goes on with this ring."""
         return bool(self._flags[0] & NEED_WAKEUP)
 
-    def put_addresses(self, addresses: Sequence[int]) -> None:
-        """FILL: hand over frames; there must be `room`."""
-        at, entries, mask = self._producer[0], self._entries, self._mask
-        for address in addresses:
-            entries[at & mask] = address
-            at += 1
-        self._publish(at)
-
-    def put_descriptors(self, descriptors: Sequence[tuple[int, int, int]]) -> None:
-        """TX: hand over (address, length, options); there must be `room`."""
-        at, entries, mask = self._producer[0], self._entries, self._mask
-        for address, length, options in descriptors:
-            slot = 2 * (at & mask)
-            entries[slot] = address
-            entries[slot + 1] = length | options << 32
-            at += 1
-        self._publish(at)
-
-    def take_addresses(self, limit: int) -> list[int]:
-        """COMPLETION: take at most `limit` frames."""
-        at, count, entries, mask = self._consumer[0], min(limit, self.pending()), self._entries, self._mask
-        _order()
-        taken = [entries[(at + number) & mask] for number in range(count)]
-        self._release(at + count)
-        return taken
-
-    def take_descriptors(self, limit: int) -> list[tuple[int, int, int]]:
-        """RX: take at most `limit` descriptors (address, length, options)."""
-        at, count, entries, mask = self._consumer[0], min(limit, self.pending()), self._entries, self._mask
-        _order()
-        taken = []
-        for number in range(at, at + count):
-            slot = 2 * (number & mask)
-            tail = entries[slot + 1]
-            taken.append((entries[slot], tail & 0xFFFF_FFFF, tail >> 32))
-        self._release(at + count)
-        return taken
-
     def looked_at(self) -> tuple[int, int, int]:
         """For a Survey: the address of the Ring record, the 64-bit words that an entry has, and entries."""
         return self.record, self.entries.itemsize // ADDRESS_BYTES, len(self.entries)
-
-    def addresses(self) -> list[int]:
-        """What lies between the indices now, without taking it; an entry the other side has just taken may be in it."""
-        first, step = self._consumer[0], self.entries.itemsize // ADDRESS_BYTES
-        return [self._entries[step * ((first + number) & self._mask)] for number in range(self.pending())]
-
-    def _publish(self, index: int) -> None:
-        _order()
-        index &= INDEX_MASK
-        self._producer[0] = index
-        self._state[_LOCAL] = index
-        self._state[_REMOTE] = self._consumer[0]
-
-    def _release(self, index: int) -> None:
-        _order()
-        index &= INDEX_MASK
-        self._consumer[0] = index
-        self._state[_LOCAL] = self._state[_REMOTE] = index  # compiled code looks for itself at what else is there
 
     def _empty(self) -> None:
         """Nothing can be read or written any more, whatever the indices in the ring say."""
