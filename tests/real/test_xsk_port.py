@@ -18,6 +18,7 @@ from tests.real.xsk_veth import (
     eventually,
     ip,
     kick,
+    last_sent,
     namespace,
     numbered,
     put_descriptors,
@@ -146,13 +147,6 @@ def test_a_packet_goes_from_port_to_port_without_a_copy():
         assert collect(sink, 30) == numbered(30)
         right.flush()
         assert memory.check()[Owner.TX] == 0
-
-
-def last_sent(sock, count):
-    """The addresses of the last descriptors that were put into TX."""
-    ring = sock.transmitter.rings.tx
-    end = record_view(Ring, ring.record).local
-    return [int(ring.entries["address"][(end - 1 - number) % ring.size]) for number in range(count)]
 
 
 def test_polling_the_receiver_does_not_send(pair):

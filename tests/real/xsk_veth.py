@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Self
 
-import numpy as np
-
 from xskit.abi.xdp import AF_XDP
 from xskit.memory import record_view
 from xskit.netconf.namespaces import inside
@@ -181,9 +179,14 @@ def completed(sock: Socket) -> list[int]:
     return addresses
 
 
-def in_tx(sock: Socket) -> list[int]:
-    """The frames that the kernel has to send from, or was sent and has not come home."""
-    return np.flatnonzero(sock.umem.table.owners() == Owner.TX).tolist()
+def last_sent(sock: Socket, count: int) -> list[int]:
+    """The byte offsets of the last descriptors that were put into TX, the last one first."""
+    assert sock.transmitter is not None
+    ring = sock.transmitter.rings.tx
+    assert ring is not None
+    end = record_view(Ring, ring.record).local
+    addresses = [int(ring.entries["address"][(end - 1 - number) % ring.size]) for number in range(count)]
+    return [sock.umem.offset_of(address) for address in addresses]
 
 
 GROUNDS: dict[str, dict[str, Any]] = {
