@@ -195,19 +195,14 @@ def test_an_iterator_may_use_other_sockets_but_not_the_one_that_sends(pair):
             yield numbered(1, first=1)[0]
 
         assert sender.send(curious()) == 2
-        assert (
-            said
-            == [
-                "another call is sending on queue 0 of va, and only one can at a time\n  try: threading.Lock() around the calls"
-            ]
-            * 2
-        )
+        busy = "another call is sending on queue 0 of va, and only one can at a time"
+        assert said == [f"{busy}\n  try: threading.Lock() around the calls"] * 2
         assert collect(receiver, 2) == numbered(2)
         assert collect(sender, 1) == numbered(1, first=5)
 
 
 def test_an_iterator_may_close_the_socket_that_sends(pair):
-    with two_sockets() as (sender, receiver):
+    with two_sockets() as (sender, _):
 
         def closing():
             yield numbered(1)[0]
