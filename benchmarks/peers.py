@@ -2,7 +2,8 @@
 
     benchmarks/peers.py [--quick] [--cpu N] [--json FILE] [--one MODE SIZE]
 
-The twins do what xdpsock does, on the very sockets, rings and packet memory of xskit's loops, in turns with them:
+The twins do what xdpsock does, on the very sockets, rings and packet memory of xskit's loops, in turns with them. They
+have books of their own and leave the packet table alone: after each turn all frames are where they were before it.
 
     rxdrop   a burst lies in RX; time until its last frame is back in FILL
     l2fwd    a burst lies in RX; time until its last packet is sent and its frame back in FILL, kernel included
@@ -42,13 +43,16 @@ from xskit.bench.bed import Bed, Place
 from xskit.bench.ends import End, waiting
 from xskit.bench.far import LiveSource
 from xskit.bench.loops.modes import run_l2fwd, run_rxdrop, run_txonly
-from xskit.bench.loops.records import BenchQueue, Source
 from xskit.bench.programs import Counting, SocketProgram, sink_program
 from xskit.bench.runner import run_once
 from xskit.bench.settings import BenchMode, Case, Conditions
 from xskit.bench.thread import BenchThread
+from xskit.closing import Closing
+from xskit.memory import I64, Record, Region, record_view, size_of
 from xskit.netconf.interfaces import look
 from xskit.netconf.namespaces import inside
+from xskit.xsk.path.owner import Owner
+from xskit.xsk.path.pool import PacketMemory
 from xskit.xsk.path.rings import Ring
 
 MODES: tuple[BenchMode, ...] = ("rxdrop", "txonly", "l2fwd")
@@ -117,7 +121,7 @@ def table(results: list[Result]) -> Table:
 def twin_library() -> ctypes.CDLL:
     """The C twins of xskit's loops, checked against their records."""
     library = load("peer_modes")
-    check_layout(library, "peer_sizes", (Ring, BenchQueue, Source))
+    check_layout(library, "peer_sizes", (Ring, Peer))
     return library
 
 
@@ -145,34 +149,87 @@ def against_twin(bed: Bed, mode: BenchMode, size: int, rounds: int) -> Paired:
         worker = BenchThread(mode, [end])
         stack.callback(worker.close)
         worker.view.meter = 0
+        peer = stack.enter_context(TwinEnd(end))
         ours = {"rxdrop": run_rxdrop, "txonly": run_txonly, "l2fwd": run_l2fwd}[mode]
-        burst, queue = BURST[mode], end.queues[0]
+        burst, came = BURST[mode], end.receivers[0]
 
-        def ours_once() -> float:
-            goal = fill_up(burst)
+        def ours_once() -> tuple[float, int]:
             if mode == "txonly":
                 end.sources[0].left = burst
+                count = burst
             else:
-                worker.view.limit, worker.view.done = goal, queue.received  # the twin's packets count too
+                count = fill_up(burst)
+                worker.view.limit, worker.view.done = came.packets + count, came.packets
             ours(worker.address, ENDLESS)
-            return worker.view.stopped_cpu_ns - worker.view.started_cpu_ns
+            return worker.view.stopped_cpu_ns - worker.view.started_cpu_ns, count
 
-        def twin_once() -> float:
-            goal = fill_up(burst)
-            return float(twin(end.addresses[0], burst if mode == "txonly" else goal))
+        def twin_once() -> tuple[float, int]:
+            count = fill_up(burst)
+            goal = count if mode == "txonly" else peer.view.received + count
+            return float(twin(peer.address, goal)), count
 
         samples = np.zeros((rounds, 2))
         for number in range(rounds):
             for which in (0, 1) if number % 2 == 0 else (1, 0):
-                before = queue.received + queue.completed * (mode == "txonly")
-                spent_ns = (ours_once, twin_once)[which]()
-                samples[number, which] = spent_ns / (queue.received + queue.completed * (mode == "txonly") - before)
-        check_books(end)
+                spent_ns, count = (ours_once, twin_once)[which]()
+                samples[number, which] = spent_ns / count
+        check_books(end, peer)
     return Paired(samples[5:, 0], samples[5:, 1])
 
 
+class Peer(Record):
+    """What a twin knows (c/peer_modes.c): rings and memory of a socket, and books of its own."""
+
+    rx: I64
+    fill: I64
+    tx: I64
+    completion: I64
+    fd: I64
+    base: I64
+    frame_bytes: I64
+    batch: I64
+    busy_poll: I64
+    wake_always: I64
+    frames: I64
+    length: I64
+    received: I64
+    received_bytes: I64
+    submitted: I64
+    submitted_bytes: I64
+    completed: I64
+    outstanding: I64
+    refused: I64
+    rx_calls: I64
+    tx_calls: I64
+    fill_fails: I64
+
+
+class TwinEnd(Closing):
+    """The record of a twin on the first socket of an end."""
+
+    def __init__(self, end: End) -> None:
+        self._region = Region(size_of(Peer))
+        self.address = self._region.address
+        peer = self.view = record_view(Peer, self.address)
+        receiver, transmitter = end.receivers[0], end.transmitters[0]
+        memory = record_view(PacketMemory, transmitter.memory)
+        peer.rx, peer.fill, peer.tx, peer.completion = (
+            receiver.rx,
+            receiver.fill,
+            transmitter.tx,
+            transmitter.completion,
+        )
+        peer.fd, peer.base, peer.frame_bytes = transmitter.fd, memory.base, memory.frame_bytes
+        peer.batch, peer.wake_always = end.case.batch, transmitter.always
+        peer.frames, peer.length = memory.frames, end.case.packet.length
+
+    def close(self) -> None:
+        """Give the memory back; twice is fine."""
+        self._region.close()
+
+
 def open_end(case: Case, place: Place, stack: ExitStack) -> tuple[End, Callable[[int], int]]:
-    """The end under test, and what puts a burst into its RX ring: returns the goal for `received`."""
+    """The end under test, and what puts a burst into its RX ring: returns how many packets lie there then."""
     program = stack.enter_context(SocketProgram(look(place.near[0]).index, "native"))
     sends, receives = case.mode != "rxdrop", case.mode != "txonly"
     source = case.packet if case.mode == "txonly" else None
@@ -187,24 +244,28 @@ def open_end(case: Case, place: Place, stack: ExitStack) -> tuple[End, Callable[
         return end, lambda burst: burst
     end.admit()
     made = stack.enter_context(Counting.live())
-    ifindex, ring = look(place.far[0]).index, end.queues[0].rx
+    ifindex, ring = look(place.far[0]).index, end.receivers[0].rx
     packet = case.packet.build()
 
     def fill_up(burst: int) -> int:
         while waiting(ring) < burst:
             made.program.run_live(packet, ifindex=ifindex, repeat=burst - waiting(ring))
-        return end.total("received") + waiting(ring)
+        return waiting(ring)
 
     return end, fill_up
 
 
-def check_books(end: End) -> None:
-    """Nothing may be left on its way, and every frame must have been counted."""
-    queue = end.queues[0]
-    if queue.outstanding or queue.completed != queue.submitted:
+def check_books(end: End, peer: TwinEnd) -> None:
+    """Nothing may be left on its way, and every frame must be where it was, and have been counted."""
+    counts, twin = end.counts(), peer.view
+    missing = counts.submitted + twin.submitted - counts.completed - twin.completed
+    if missing or counts.outstanding_frames or twin.outstanding:
         raise SystemExit("peers: frames that were sent did not come home")
-    if end.case.mode == "l2fwd" and queue.submitted != queue.received:
+    if end.case.mode == "l2fwd" and (counts.submitted, twin.submitted) != (counts.received, twin.received):
         raise SystemExit("peers: not all that was received was sent on")
+    home = Owner.FREE if end.case.mode == "txonly" else Owner.FILL
+    if counts.strays or (end.memory.table.owners() != home).any():
+        raise SystemExit("peers: a frame is not where it was")
 
 
 # --- xdpsock --------------------------------------------------------------------------------------------------------

@@ -1,23 +1,16 @@
 /* rxdrop, txonly and l2fwd as xdpsock does them (bpf-examples, AF_XDP-example/xdpsock.c: rx_drop, tx_only, l2fwd), by
- * hand in C, on the sockets and records of xskit's own benchmark (bench/loops/records.py). */
+ * hand in C, on the rings and the packet memory of xskit's own benchmark, and past its packet table. */
 #include "rings.h"
 
-struct bench_queue {
+/* What a twin knows (peers.py, Peer): rings and memory of the socket, and books of its own. */
+struct peer {
 	struct ring *rx, *fill, *tx, *completion;
 	i64 fd;
 	char *base;
-	i64 frame_bytes, unaligned, batch, zero_copy, wake_always, busy_poll;
-	char *last;
-	void *source, *check, *echo;
-	i64 down, continues, outstanding;
-	i64 received, received_bytes, received_frames, submitted, submitted_bytes, completed, refused;
-	i64 empty_polls, fill_fails, copy_kicks, wakeups, polls;
-};
-
-struct source {
-	u32 *slots;
-	i64 slot_count, slot_frames, span, last_span, length, left, halt, stamp_offset, clock, sequence;
-	i64 cycle_ns, due_ns, cycles, late_min_ns, late_max_ns, late_sum_ns;
+	i64 frame_bytes, batch, busy_poll, wake_always;
+	i64 frames, length; /* txonly: of its circle; of a packet */
+	i64 received, received_bytes, submitted, submitted_bytes, completed, outstanding, refused;
+	i64 rx_calls, tx_calls, fill_fails;
 };
 
 static inline int needs_wakeup(struct ring *ring)
@@ -25,24 +18,24 @@ static inline int needs_wakeup(struct ring *ring)
 	return __atomic_load_n(ring->flags, __ATOMIC_ACQUIRE) & 1;
 }
 
-static void kick_tx(struct bench_queue *queue)
+static void kick_tx(struct peer *queue)
 {
 	if (sendto(queue->fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 && errno == EBUSY)
 		queue->refused++;
 }
 
-static void kick_rx(struct bench_queue *queue)
+static void kick_rx(struct peer *queue)
 {
 	recvfrom(queue->fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
 }
 
-static void rx_drop(struct bench_queue *queue)
+static void rx_drop(struct peer *queue)
 {
 	struct ring *rx = queue->rx, *fill = queue->fill;
 	i64 received = available(rx, queue->batch);
 	if (received == 0) {
 		if (queue->busy_poll || needs_wakeup(fill)) {
-			queue->empty_polls++;
+			queue->rx_calls++;
 			kick_rx(queue);
 		}
 		return;
@@ -63,11 +56,11 @@ static void rx_drop(struct bench_queue *queue)
 	queue->received_bytes += bytes;
 }
 
-static void complete_l2fwd(struct bench_queue *queue)
+static void complete_l2fwd(struct peer *queue)
 {
 	if (queue->outstanding == 0)
 		return;
-	queue->copy_kicks++;
+	queue->tx_calls++;
 	kick_tx(queue);
 	i64 done = available(queue->completion, min64(queue->outstanding, queue->batch));
 	if (done == 0)
@@ -93,13 +86,13 @@ static void swap_mac_addresses(char *data)
 	memcpy(data + 6, kept, 6);
 }
 
-static void l2fwd(struct bench_queue *queue)
+static void l2fwd(struct peer *queue)
 {
 	complete_l2fwd(queue);
 	i64 received = available(queue->rx, queue->batch);
 	if (received == 0) {
 		if (queue->busy_poll || needs_wakeup(queue->fill)) {
-			queue->empty_polls++;
+			queue->rx_calls++;
 			kick_rx(queue);
 		}
 		return;
@@ -107,7 +100,7 @@ static void l2fwd(struct bench_queue *queue)
 	while (room(queue->tx, received) != received) {
 		complete_l2fwd(queue);
 		if (queue->busy_poll || needs_wakeup(queue->tx)) {
-			queue->wakeups++;
+			queue->tx_calls++;
 			kick_tx(queue);
 		}
 	}
@@ -126,12 +119,12 @@ static void l2fwd(struct bench_queue *queue)
 	queue->outstanding += received;
 }
 
-static void complete_txonly(struct bench_queue *queue)
+static void complete_txonly(struct peer *queue)
 {
 	if (queue->outstanding == 0)
 		return;
 	if (queue->wake_always || needs_wakeup(queue->tx)) {
-		queue->copy_kicks++;
+		queue->tx_calls++;
 		kick_tx(queue);
 	}
 	i64 done = available(queue->completion, queue->batch);
@@ -153,9 +146,9 @@ static i64 cpu_clock(void)
 static volatile int stop, polls, socket_count = 1;
 
 /* Until so many packets were received; returns ns of CPU time. */
-EXPORT i64 peer_rxdrop(struct bench_queue *queue, i64 goal)
+EXPORT i64 peer_rxdrop(struct peer *queue, i64 goal)
 {
-	struct bench_queue *sockets[] = {queue};
+	struct peer *sockets[] = {queue};
 	i64 begun = cpu_clock();
 	while (queue->received < goal && !stop && !polls)
 		for (int number = 0; number < socket_count; number++)
@@ -164,9 +157,9 @@ EXPORT i64 peer_rxdrop(struct bench_queue *queue, i64 goal)
 }
 
 /* Until so many packets were received, and all are home; ns of CPU time. */
-EXPORT i64 peer_l2fwd(struct bench_queue *queue, i64 goal)
+EXPORT i64 peer_l2fwd(struct peer *queue, i64 goal)
 {
-	struct bench_queue *sockets[] = {queue};
+	struct peer *sockets[] = {queue};
 	i64 begun = cpu_clock();
 	while ((queue->received < goal || queue->outstanding > 0) && !stop && !polls)
 		for (int number = 0; number < socket_count; number++)
@@ -175,21 +168,20 @@ EXPORT i64 peer_l2fwd(struct bench_queue *queue, i64 goal)
 }
 
 /* `count` packets, and all are home; frames are taken in a circle, as xdpsock does. ns of CPU time. */
-EXPORT i64 peer_txonly(struct bench_queue *queue, i64 count)
+EXPORT i64 peer_txonly(struct peer *queue, i64 count)
 {
 	static i64 frame;
-	struct source *source = queue->source;
-	i64 frames = source->slot_count, begun = cpu_clock();
+	i64 frames = queue->frames, begun = cpu_clock();
 	for (i64 sent = 0; sent < count;) {
 		i64 batch = min64(queue->batch, count - sent);
 		while (room(queue->tx, batch) < batch)
 			complete_txonly(queue);
 		for (i64 n = 0; n < batch; n++)
 			*descriptor(queue->tx, n) =
-				(struct descriptor){(frame + n) % frames * queue->frame_bytes, source->length, 0};
+				(struct descriptor){(frame + n) % frames * queue->frame_bytes, queue->length, 0};
 		publish(queue->tx, batch);
 		queue->submitted += batch;
-		queue->submitted_bytes += batch * source->length;
+		queue->submitted_bytes += batch * queue->length;
 		queue->outstanding += batch;
 		frame = (frame + batch) % frames;
 		sent += batch;
@@ -203,7 +195,6 @@ EXPORT i64 peer_txonly(struct bench_queue *queue, i64 count)
 EXPORT i64 peer_sizes(i64 *sizes)
 {
 	sizes[0] = sizeof(struct ring);
-	sizes[1] = sizeof(struct bench_queue);
-	sizes[2] = sizeof(struct source);
+	sizes[1] = sizeof(struct peer);
 	return 0;
 }

@@ -55,8 +55,8 @@ def test_rxdrop_counts_and_gives_every_frame_back(make: Callable[..., Any]) -> N
     queue.receive([b"b" * 1792, b"b" * 1792, b"b" * 100])
     given_out = [0, 1, 2, 3]
     assert run_rxdrop(worker.address, 2) == 2
-    view = queue.view
-    assert (view.received, view.received_frames, view.received_bytes) == (2, 4, 60 + 2 * 1792 + 100)
+    came = queue.receiver
+    assert (came.packets, came.frames, came.bytes) == (2, 4, 60 + 2 * 1792 + 100)
     assert [address // FRAME_BYTES for address in queue.refill()] == given_out
 
 
@@ -66,10 +66,10 @@ def test_rxdrop_takes_a_batch_a_round_and_stops_at_its_limit(make: Callable[...,
     for _ in range(20):
         queue.receive([b"x" * 60])
     run_rxdrop(worker.address, 1)
-    assert queue.view.received == queue.view.batch == 8
+    assert queue.receiver.packets == queue.view.batch == 8
     worker.view.limit = 16
     assert run_rxdrop(worker.address, 100) == 1
-    assert queue.view.received == 16
+    assert queue.receiver.packets == 16
 
 
 def test_a_stop_word_ends_every_loop(make: Callable[..., Any]) -> None:
@@ -88,11 +88,11 @@ def test_a_full_fill_ring_is_counted_and_nothing_is_lost(make: Callable[..., Any
         for _ in range(burst):
             queue.receive([b"x" * 60])
         run_rxdrop(worker.address, 10)
-    assert queue.fill.filled == queue.view.received == 64
-    assert queue.view.fill_fails > 0
+    assert queue.fill.filled == queue.receiver.packets == 64
+    assert queue.receiver.fill_fails > 0
     queue.refill()
     run_rxdrop(worker.address, 1)
-    assert queue.view.received == 66
+    assert queue.receiver.packets == 66
 
 
 def test_txonly_sends_what_lies_ready_and_uses_a_slot_again_only_when_completed(make: Callable[..., Any]) -> None:
@@ -100,16 +100,16 @@ def test_txonly_sends_what_lies_ready_and_uses_a_slot_again_only_when_completed(
     worker = make(Worker, queue)
     run_txonly(worker.address, 3)
     assert queue.tx.filled == 24
-    assert queue.view.submitted == queue.view.outstanding == 24
-    assert queue.view.completed == 0
+    sent = queue.transmitter
+    assert sent.packets == sent.outstanding == sent.outstanding_packets == 24
     packets = queue.send(complete=False)
     assert packets == [PLAIN.build()] * 24
     run_txonly(worker.address, 3)
     assert queue.tx.filled == 8  # 32 slots in all
     queue.complete([number * FRAME_BYTES for number in range(40, 64)])
     run_txonly(worker.address, 1)
-    assert queue.view.completed == 24
-    assert queue.source.slot_count + queue.view.outstanding == 32
+    assert sent.packets - sent.outstanding_packets == 24
+    assert queue.ready.free + sent.outstanding == 32
 
 
 def test_txonly_ends_when_its_packets_are_sent_and_home(make: Callable[..., Any]) -> None:
@@ -119,8 +119,8 @@ def test_txonly_ends_when_its_packets_are_sent_and_home(make: Callable[..., Any]
     assert run_txonly(worker.address, 20) == 20
     assert len(queue.send()) == 10
     assert run_txonly(worker.address, 20) == 1
-    assert queue.view.completed == queue.view.submitted == 10
-    assert queue.view.outstanding == 0
+    assert (queue.transmitter.packets, queue.transmitter.outstanding_packets) == (10, 0)
+    assert queue.transmitter.outstanding == 0
 
 
 def test_a_packet_of_several_frames_is_one_packet(make: Callable[..., Any]) -> None:
@@ -128,12 +128,12 @@ def test_a_packet_of_several_frames_is_one_packet(make: Callable[..., Any]) -> N
     worker = make(Worker, queue)
     queue.source.left = 4
     run_txonly(worker.address, 2)
-    assert queue.view.submitted == 4
-    assert queue.view.outstanding == 12
+    assert (queue.transmitter.packets, queue.transmitter.outstanding) == (4, 12)
+    assert queue.ready.free == 10 - 4
     assert queue.send() == [JUMBO.build()] * 4
     run_txonly(worker.address, 1)
-    assert queue.view.completed == 4
-    assert queue.source.slot_count == 11
+    assert (queue.transmitter.outstanding_packets, queue.transmitter.outstanding) == (0, 0)
+    assert queue.ready.free == 10
 
 
 def test_numbers_and_times_are_written_in_network_order(make: Callable[..., Any]) -> None:
@@ -157,8 +157,8 @@ def test_l2fwd_swaps_the_macs_of_the_first_fragment_only(make: Callable[..., Any
     run_l2fwd(worker.address, 1)
     assert queue.send() == [swapped_macs(PLAIN.build()), swapped_macs(jumbo)]
     run_l2fwd(worker.address, 1)
-    view = queue.view
-    assert (view.received, view.submitted, view.completed, view.outstanding) == (2, 2, 2, 0)
+    assert queue.receiver.packets == queue.transmitter.packets == queue.pool.books.sent == 2
+    assert queue.transmitter.outstanding == 0
     assert len(queue.refill()) == 4
 
 
@@ -169,16 +169,15 @@ def test_a_packet_cut_by_the_end_of_a_batch_is_put_together(make: Callable[..., 
     jumbo = JUMBO.build()
     queue.receive(fragments(jumbo))
     run_l2fwd(worker.address, 1)
-    assert queue.view.received == 0
+    assert (queue.receiver.packets, queue.receiver.frames) == (0, 2)
     run_l2fwd(worker.address, 1)
-    assert queue.view.received == 1
+    assert queue.receiver.packets == 1
     assert queue.send() == [swapped_macs(jumbo)]
 
 
 def test_forward_sends_frames_home_to_where_they_came_from(make: Callable[..., Any]) -> None:
-    first, second = make(Queue), make(Queue)
-    second.view.base, second.memory = first.view.base, first.memory  # one packet memory
-    second.free = [address + 32 * FRAME_BYTES for address in second.free]
+    first = make(Queue)
+    second = make(Queue, memory=first.memory, table=first.table, first=32)
     worker = make(Worker, first, second)
     first.receive([b"there" * 20])
     second.receive([b"back!" * 20])
@@ -216,7 +215,7 @@ def test_a_changed_byte_anywhere_is_seen(make: Callable[..., Any]) -> None:
         good = spec.build()
         queue.receive(fragments(swapped_macs(good)))
         run_loss(worker.address, 4)
-        assert (queue.view.received, queue.check.corrupted) == (1, 0)
+        assert (queue.receiver.packets, queue.check.corrupted) == (1, 0)
         places = [12, 30, 41, spec.stamp_offset, len(good) - 1, len(good) // 2 + 10]
         for count, at in enumerate(places, start=1):
             bad = bytearray(good)

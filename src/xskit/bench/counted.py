@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from xskit.bench import far as far_ends
 from xskit.bench.bed import Place
 from xskit.bench.copies import RECEIVING, SENDING, CopyCount
-from xskit.bench.ends import ENDLESS, End
+from xskit.bench.ends import ENDLESS, Counts, End, total
 from xskit.bench.metrics import COUNTED_OF_MODE, Sample
 from xskit.bench.results import Run
 from xskit.bench.runner import Observer, Running, book, conclude, prepared, sample
@@ -136,7 +136,7 @@ class _Turns:
         begun_ns = self._clock()
         for source in self._sources:
             source.left = count // len(self._sources)
-        self._due = self._received()
+        self._due = self._counts().received
         self._due += sum(one.burst(count) for one in self._far)
         turns, worker_ns, idle, moved = 0, 0, 0, self._moved()
         while idle < IDLE_TURNS and not (turns and self._is_over()):
@@ -173,20 +173,19 @@ class _Turns:
 
     def _moved(self) -> tuple[int, ...]:
         """Changes when there was work."""
-        return tuple(worker.view.done for worker in self._workers) + tuple(
-            queue.completed for end in self._ends for queue in end.queues
-        )
+        return (*(worker.view.done for worker in self._workers), self._counts().completed)
 
     def _is_over(self) -> bool:
         """All that was sent has come, and what was sent on is completed."""
-        if any(end.total("outstanding") for end in self._ends):
+        counts = self._counts()
+        if counts.outstanding_frames:
             return False
         if self._sources:
             return all(source.left == 0 for source in self._sources)
-        return self._received() >= self._due
+        return counts.received >= self._due
 
-    def _received(self) -> int:
-        return sum(end.total("received") for end in self._ends)
+    def _counts(self) -> Counts:
+        return total(end.counts() for end in self._ends)
 
     def look(self) -> Sample:
         """The counters now."""

@@ -323,7 +323,7 @@ class Socketed(Far):
         if not self._sends:
             return None
         left = any(source.left for end in self._ends for source in end.sources)
-        return not left and not any(end.total("outstanding") for end in self._ends)
+        return not left and not any(end.counts().outstanding_frames for end in self._ends)
 
     def halt(self) -> None:
         """Of a source: until all frames are back."""
@@ -340,11 +340,11 @@ class Socketed(Far):
     def count(self, counts: FarCounts) -> None:
         """sent and refused of a source; received, received_bytes, corrupted and the like of what takes."""
         for end in self._ends:
+            sockets = end.counts()
             if self._sends:
-                refused = end.total("refused")
-                counts.plus(sent=end.total("completed") - refused, refused=refused)
+                counts.plus(sent=sockets.sent, refused=sockets.refused)
             if self._loop != "txonly":
-                counts.plus(received=end.total("received"), received_bytes=end.total("received_bytes"))
+                counts.plus(received=sockets.received, received_bytes=sockets.received_bytes)
             for check in end.checks:
                 counts.plus(corrupted=check.corrupted, unique=check.unique, duplicates=check.duplicates)
 

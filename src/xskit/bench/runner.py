@@ -18,7 +18,7 @@ import numpy as np
 from xskit.abi.xdp import Statistics
 from xskit.bench import far as far_ends
 from xskit.bench.bed import Place
-from xskit.bench.ends import End, memory
+from xskit.bench.ends import End, Memory, total
 from xskit.bench.interrupts import Interrupts
 from xskit.bench.metrics import OF_MODE, Sample, rates, steady_from
 from xskit.bench.notes import explain_silence, notes
@@ -160,7 +160,7 @@ def open_ends(case: Case, place: Place, stack: ExitStack) -> tuple[list[End], Bi
     """The ends under test, in the order in which workers take them."""
     sends_itself = case.mode in ("txonly", "latency") or (case.mode == "loss" and not place.far)
     numbered = case.packet
-    shared = stack.enter_context(memory(case, 2 * case.frames)) if case.mode == "forward" else None
+    shared = stack.enter_context(Memory(case, 2 * case.frames)) if case.mode == "forward" else None
     ends: list[End] = []
     programs: list[SocketProgram] = []
     for position, name in enumerate(place.near):
@@ -183,7 +183,7 @@ def open_ends(case: Case, place: Place, stack: ExitStack) -> tuple[list[End], Bi
                 check=numbered if case.mode == "loss" and receives else None,
                 echo=case.mode == "latency",
                 program=program,
-                umem=shared,
+                memory=shared,
                 first=position * case.frames if shared else 0,
             )
             ends.append(stack.enter_context(end))
@@ -218,20 +218,15 @@ _METER = ("cpu_ns", "busy_ns", "metered_ns", "metered", "done")
 
 def sample(ends: Sequence[End], workers: Sequence[BenchThread]) -> Sample:
     """The counters now."""
-
-    def total(name: str) -> int:
-        return sum(end.total(name) for end in ends)
-
     time_ns = time.monotonic_ns()
     meters = [astuple(worker.meter()) for worker in workers]
-    sent = max(total("completed") - total("refused"), 0)
-    submitted = total("submitted")
+    counts = total(end.counts() for end in ends)
     return Sample(
         time_ns=time_ns,
-        received=total("received"),
-        received_bytes=total("received_bytes"),
-        sent=sent,
-        sent_bytes=total("submitted_bytes") * sent // submitted if submitted else 0,
+        received=counts.received,
+        received_bytes=counts.received_bytes,
+        sent=counts.sent,
+        sent_bytes=sum(end.sent_bytes for end in ends),
         **{name: sum(values) for name, values in zip(_METER, zip(*meters, strict=True), strict=True)},
     )
 
@@ -319,7 +314,7 @@ def book(
 ) -> Run:
     """Everything about a run that is over; of its metrics and details, `names` are its metrics."""
     case, samples = running.case, running.samples
-    kernel = running.kernel()
+    kernel, sockets = running.kernel(), total(end.counts() for end in running.ends)
     details, counts = _details(running, last, far)
     metrics = metrics | details
     run = Run(
@@ -329,7 +324,7 @@ def book(
         metrics={name: metrics[name] for name in names if name in metrics},
         counts=counts,
         kernel={name: int(value) for name, value in zip(_KERNEL, astuple(kernel), strict=True)},
-        calls={title: sum(end.total(name) for end in running.ends) for title, name in CALLS.items()},
+        calls={title: getattr(sockets, name) for title, name in CALLS.items()},
         far=dict(far),
         cpu_ns=last.cpu_ns,
         busy_ns=last.busy_ns,
@@ -358,11 +353,10 @@ def _round_trips(ends: Sequence[End]) -> np.ndarray[Any, Any]:
 def _details(running: Running, last: Sample, far: far_ends.FarCounts) -> tuple[dict[str, float], dict[str, int]]:
     """Figures that only some modes have, and the counters of the sockets."""
     ends, case = running.ends, running.case
+    sockets = total(end.counts() for end in ends)
     counts = {"received": last.received, "received_bytes": last.received_bytes}
-    counts |= {"received_frames": sum(end.total("received_frames") for end in ends)}
-    counts |= {"sent": last.sent, "sent_bytes": last.sent_bytes}
-    counts |= {"refused": sum(end.total("refused") for end in ends)}
-    counts |= {"unfinished": sum(end.total("outstanding") for end in ends)}
+    counts |= {"received_frames": sockets.received_frames, "sent": last.sent, "sent_bytes": last.sent_bytes}
+    counts |= {"refused": sockets.refused, "unfinished": sockets.outstanding_frames}
     details: dict[str, float] = {}
     if case.mode == "latency":
         echoes = [echo for end in ends for echo in end.echoes]

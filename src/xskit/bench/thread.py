@@ -108,7 +108,7 @@ class BenchThread:
         worker.queues, worker.queue_count = base + table, len(addresses)
         array_at(base + table, len(addresses), np.int64)[:] = addresses
         worker.descriptors, worker.descriptor_count = base + descriptors, len(sockets)
-        events = [POLLIN if opened.rx_ring else POLLOUT for opened in sockets]
+        events = [POLLIN if end.receives else POLLOUT for end in ends for _ in end.sockets]
         fill_pollfds(base + descriptors, [opened.fd for opened in sockets], events)
         worker.scratch, worker.poll, worker.limit = base + scratch, int(poll), limit or FOR_EVER
         worker.meter = int(not poll and mode != "latency")

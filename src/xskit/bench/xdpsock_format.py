@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import astuple
 
-from xskit.bench.ends import End
+from xskit.bench.ends import End, total
 from xskit.bench.runner import CALLS, Running
 
 __all__ = ["Printer"]
@@ -74,19 +74,18 @@ class Printer:
     def _socket(self, running: Running, end: End, position: int, number: int, step_ns: int) -> None:
         mode = _MODES["generic" if running.case.xdp == "generic" else running.mode.xdp]
         poll = "poll() " if running.case.poll else ""
-        queue = end.queues[position]
+        counts = end.counts_of(position)
         self._write("")
         self._write(f" sock{number}@{end.interface}:{end.queue} {running.case.mode} {mode}{poll}")
-        received, sent = int(queue.received), max(int(queue.completed) - int(queue.refused), 0)
         if running.case.multi_buffer:
             heads = ("", "pps", "pkts", "fps", "frags")
             self._write("{:<18s} {:<14s} {:<14s} {:<14s} {:<14s} {:<14.2f}".format(*heads, step_ns / 1e9))
-            self._row(number, "rx", received, step_ns, int(queue.received_frames))
-            self._row(number, "tx", sent, step_ns, round(sent * _frames_a_packet(running, end)))
+            self._row(number, "rx", counts.received, step_ns, counts.received_frames)
+            self._row(number, "tx", counts.sent, step_ns, round(counts.sent * _frames_a_packet(running, end)))
         else:
             self._write("{:<18s} {:<14s} {:<14s} {:<14.2f}".format("", "pps", "pkts", step_ns / 1e9))
-            self._row(number, "rx", received, step_ns)
-            self._row(number, "tx", sent, step_ns)
+            self._row(number, "rx", counts.received, step_ns)
+            self._row(number, "tx", counts.sent, step_ns)
         if self._extra:
             for name, value in zip(_KERNEL, astuple(end.sockets[position].statistics()), strict=True):
                 self._row(number, name, int(value), step_ns)
@@ -94,11 +93,12 @@ class Printer:
     def _application(self, running: Running, step_ns: int) -> None:
         number = 0
         for end in running.ends:
-            for queue in end.queues:
+            for position in range(len(end.sockets)):
+                counts = end.counts_of(position)
                 self._write("")
                 self._write("{:<18s} {:<14s} {:<14s}".format("", "calls/s", "count"))
                 for name, field in CALLS.items():
-                    self._row(number, name, int(getattr(queue, field)), step_ns)
+                    self._row(number, name, getattr(counts, field), step_ns)
                 number += 1
         sources = [source for end in running.ends for source in end.sources]
         if running.case.cycle_ns and sources:
@@ -125,9 +125,9 @@ class Printer:
 def _frames_a_packet(running: Running, end: End) -> float:
     """Of what is sent: as its source makes it, else as it was received."""
     if end.sources:
-        return float(end.sources[0].slot_frames)
-    received = sum(one.total("received") for one in running.ends)
-    return sum(one.total("received_frames") for one in running.ends) / received if received else 0.0
+        return float(end.sources[0].frames)
+    counts = total(one.counts() for one in running.ends)
+    return counts.received_frames / counts.received if counts.received else 0.0
 
 
 _CYCLE = "{:<18s} {:<10} {:<10} {:<10} {:<10} {:<10}"

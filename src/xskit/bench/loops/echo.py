@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from xskit.bench.loops.receive import wake_receive
 from xskit.bench.loops.records import BenchQueue, Echo, Source, echo_at, source_at
-from xskit.bench.loops.transmit import frame_mask, is_due, kick, packet_at, put, regain, swapped
+from xskit.bench.loops.transmit import is_due, put, regain, swapped
 from xskit.engine.clock import read_clock
 from xskit.engine.histogram import add
 from xskit.jit import as_u32, i64, inlined
-from xskit.xsk.path.rings import (
-    available,
-    descriptor_address,
-    descriptor_tail,
-    publish,
-    release,
-    ring_at,
-    room,
-    write_address,
-)
+from xskit.xsk.path.lines import PacketLine, packet_line
+from xskit.xsk.path.pool import give_packet, memory_at, pool_at
+from xskit.xsk.path.receive import ARRIVAL_BYTES, arrival_at, receive, receiver_at, refill, wake
+from xskit.xsk.path.transmit import kick, transmitter_at
 
 PKTGEN_MAGIC = 0xBE9BE955
 
@@ -25,57 +18,54 @@ PKTGEN_MAGIC = 0xBE9BE955
 @inlined
 def ping(queue: BenchQueue, scratch: int) -> int:
     """Send the next packet, or look whether the last one is back; returns 1 where one came back."""
-    source, echo = source_at(queue.source), echo_at(queue.echo)
-    if queue.outstanding > 0:
-        kick(queue)
-        regain(queue, source)
-    if echo.waiting:
-        return look(queue, source, echo, scratch)
-    if source.halt or source.left == 0:
+    source, echo, transmitter = source_at(queue.source), echo_at(queue.echo), transmitter_at(queue.transmitter)
+    regain(transmitter)
+    if echo.waiting or source.halt or source.left == 0:
         return look(queue, source, echo, scratch)
     now_ns = read_clock(scratch)
-    if source.slot_count == 0 or (source.cycle_ns > 0 and not is_due(source, now_ns)):
+    if pool_at(source.pool).count == 0 or (source.cycle_ns > 0 and not is_due(source, now_ns)):
         return look(queue, source, echo, scratch)
     echo.waiting = 1
     echo.sent_ns = now_ns
-    put(queue, source, 1, scratch)
-    kick(queue)
+    put(source, transmitter, 1, scratch)
+    kick(transmitter)
     return 0
 
 
 @inlined
 def look(queue: BenchQueue, source: Source, echo: Echo, scratch: int) -> int:
     """Take what is in RX; the packet that is waited for is the one with the latest number."""
-    rx = ring_at(queue.rx)
-    ready = available(rx, queue.batch)
-    if ready == 0:
-        wake_receive(queue)
+    receiver = receiver_at(queue.receiver)
+    frames = receiver.frames
+    count = receive(receiver, queue.arrivals, 0, queue.batch)
+    if receiver.frames == frames:
+        wake(receiver, 0)
         if echo.waiting and read_clock(scratch) - echo.sent_ns > echo.patience_ns:
             echo.waiting = 0
             echo.lost += 1
         return 0
     now_ns = read_clock(scratch)
-    fill = ring_at(queue.fill)
-    ready = room(fill, ready)
+    memory = memory_at(receiver.memory)
     back = i64(0)
-    for number in range(ready):
-        address, tail = descriptor_address(rx, number), descriptor_tail(rx, number)
-        if queue.continues == 0:
-            queue.received += 1
-            words = as_u32(packet_at(queue, address) + source.stamp_offset)
-            ours = (tail & 0xFFFF_FFFF) >= source.stamp_offset + 16 and swapped(i64(words[0])) == PKTGEN_MAGIC
-            if echo.waiting and ours and swapped(i64(words[1])) == (source.sequence - 1) & 0xFFFF_FFFF:
-                note_time(echo, now_ns - echo.sent_ns)
-                back = i64(1)
-            else:
-                echo.strangers += 1
-        queue.continues = (tail >> 32) & 1
-        queue.received_bytes += tail & 0xFFFF_FFFF
-        write_address(fill, number, address & frame_mask(queue))
-    queue.received_frames += ready
-    publish(fill, ready)
-    release(rx, ready)
+    for number in range(count):
+        handle = arrival_at(queue.arrivals + number * ARRIVAL_BYTES).handle
+        if echo.waiting and is_latest(source, packet_line(memory.table, handle)):
+            note_time(echo, now_ns - echo.sent_ns)
+            back = i64(1)
+        else:
+            echo.strangers += 1
+        give_packet(memory, handle)
+    refill(receiver)
     return back
+
+
+@inlined
+def is_latest(source: Source, packet: PacketLine) -> bool:
+    """Whether it is the packet that was sent last."""
+    if i64(packet.span) < source.stamp_offset + 16:
+        return False
+    words = as_u32(packet.address + source.stamp_offset)
+    return swapped(i64(words[0])) == PKTGEN_MAGIC and swapped(i64(words[1])) == (source.sequence - 1) & 0xFFFF_FFFF
 
 
 @inlined

@@ -11,19 +11,16 @@ from xskit.bench.loops.records import STOP, BenchWorker, echo_at, queue_at, sour
 from xskit.bench.loops.rounds import begin, end, settle
 from xskit.bench.loops.transmit import send
 from xskit.jit import as_i64, compiled, i64, inlined, load_acquire64
-from xskit.xsk.path.rings import publish, ring_at, room, write_address
+from xskit.xsk.path.receive import receiver_at, refill
+from xskit.xsk.path.transmit import transmitter_at
 
 
-@compiled("int64(int64, int64, int64)")
-def fill_frames(address: int, first: int, count: int) -> int:
-    """Put `count` frames, from number `first` on, into the FILL ring of a BenchQueue; returns how many had room."""
-    queue = queue_at(address)
-    fill = ring_at(queue.fill)
-    count = room(fill, count)
-    for number in range(count):
-        write_address(fill, number, (first + number) * queue.frame_bytes)
-    publish(fill, count)
-    return count
+@compiled("int64(int64)")
+def fill(address: int) -> int:
+    """Fill FILL of the Receiver at an address, from Python; returns how many frames it has now."""
+    receiver = receiver_at(address)
+    refill(receiver)
+    return receiver.filled
 
 
 @compiled("int64(int64, int64)")
@@ -63,7 +60,9 @@ def is_sent(worker: BenchWorker) -> bool:
     queues = as_i64(worker.queues)
     for number in range(worker.queue_count):
         queue = queue_at(queues[number])
-        if queue.outstanding > 0 or queue.source == 0 or source_at(queue.source).left > 0:
+        if queue.source == 0 or source_at(queue.source).left > 0:
+            return False
+        if transmitter_at(queue.transmitter).outstanding > 0:
             return False
         if queue.echo != 0 and echo_at(queue.echo).waiting:
             return False

@@ -1,23 +1,26 @@
-"""Receiving: drop, hand over to TX, check."""
+"""What becomes of received packets: dropped, handed over to TX, or compared with what was sent."""
 
 from __future__ import annotations
 
 from xskit.bench.loops.records import WINDOW, BenchQueue, Check, check_at
-from xskit.bench.loops.transmit import collect, frame_mask, frame_of, kick, packet_at, swapped
-from xskit.jit import as_i64, as_u8, as_u32, external, i64, inlined
-from xskit.xsk.path.calls import kick_receive
-from xskit.xsk.path.rings import (
-    available,
-    descriptor_address,
-    descriptor_tail,
-    needs_wakeup,
-    publish,
-    release,
-    ring_at,
-    room,
-    write_address,
-    write_descriptor,
+from xskit.bench.loops.transmit import regain, swapped
+from xskit.jit import as_i64, as_u32, external, i64, inlined
+from xskit.memory import I64, U32, Record, record_at
+from xskit.xsk.path.books import books_at, count_in
+from xskit.xsk.path.lines import NIL, packet_line
+from xskit.xsk.path.pool import give_packet, memory_at, pool_at
+from xskit.xsk.path.receive import (
+    ARRIVAL_BYTES,
+    Receiver,
+    arrival_at,
+    receive,
+    receiver_at,
+    recycle,
+    refill,
+    wake,
 )
+from xskit.xsk.path.rings import ring_at, room
+from xskit.xsk.path.transmit import kick, submit, transmitter_at, write_packet
 
 MAC_BYTES = 12
 STAMP_BYTES = 16
@@ -26,148 +29,123 @@ STAMP_BYTES = 16
 _memcmp = external("memcmp", "int32", "int64", "int64", "uint64")
 
 
-@inlined
-def wake_receive(queue: BenchQueue) -> None:
-    """RX is empty: a driver may be waiting to be told of frames in FILL, or be polled by this very call."""
-    if queue.busy_poll or needs_wakeup(ring_at(queue.fill)):
-        queue.empty_polls += 1
-        kick_receive(queue.fd)
+class Macs(Record):
+    """Both MAC addresses, where a packet begins: 8 bytes and 4."""
+
+    first: I64
+    second: U32
 
 
-@inlined
-def arrived(queue: BenchQueue) -> int:
-    """How many descriptors may be taken from RX now, and their frames put into FILL."""
-    ready = available(ring_at(queue.rx), queue.batch)
-    if ready == 0:
-        wake_receive(queue)
-        return 0
-    free = room(ring_at(queue.fill), ready)
-    if free < ready:
-        queue.fill_fails += 1
-    return free
+macs_at = record_at(Macs)
 
 
 @inlined
 def drop(queue: BenchQueue) -> int:
-    """rxdrop: count, and give the frames back; returns how many packets ended."""
-    ready = arrived(queue)
-    if ready == 0:
-        return 0
-    rx, fill = ring_at(queue.rx), ring_at(queue.fill)
-    keep = frame_mask(queue)
-    total = i64(0)  # of lengths in the low half; they cannot run over. The high half counts fragments that go on
-    come, taken, come_mask = i64(rx.entries), i64(rx.local), i64(rx.mask)
-    free, given, free_mask = as_i64(fill.entries), i64(fill.local), i64(fill.mask)
-    for number in range(ready):
-        descriptor = as_i64(come + (((taken + number) & come_mask) << 4))
-        total += descriptor[1]
-        free[(given + number) & free_mask] = descriptor[0] & keep
-    queue.received += ready - (total >> 32)
-    queue.received_bytes += total & 0xFFFF_FFFF
-    queue.received_frames += ready
-    publish(fill, ready)
-    release(rx, ready)  # last: who sees RX empty sees all of it counted
-    return ready
+    """rxdrop: count, and give the frames back; returns how many there were."""
+    receiver = receiver_at(queue.receiver)
+    frames = recycle(receiver, queue.batch)
+    if frames == 0:
+        wake(receiver, 0)
+    return frames
 
 
 @inlined
 def swap_macs(address: int) -> None:
     """Source and destination change places."""
-    first, second = as_i64(address), as_u32(address + 8)
-    a, b = first[0], i64(second[0])
-    first[0] = ((a >> 48) & 0xFFFF) | (b << 16) | (a << 48)
-    second[0] = (a >> 16) & 0xFFFF_FFFF
+    macs = macs_at(address)
+    first, second = macs.first, i64(macs.second)
+    macs.first = ((first >> 48) & 0xFFFF) | (second << 16) | (first << 48)
+    macs.second = (first >> 16) & 0xFFFF_FFFF
+
+
+@inlined
+def unfinished(receiver: Receiver) -> int:
+    """Frames of a packet whose last one has not come yet."""
+    if receiver.head == NIL:
+        return 0
+    return i64(packet_line(memory_at(receiver.memory).table, receiver.head).frames) - 1  # it has one for the next
 
 
 @inlined
 def hand_over(source: BenchQueue, target: BenchQueue, swap: int) -> int:
-    """l2fwd and forward: from RX of one queue to TX of another one, or of the same; returns how many descriptors."""
-    collect(target, source)
-    ready = available(ring_at(source.rx), source.batch)
-    if ready == 0:
-        wake_receive(source)
+    """l2fwd and forward: from RX of one queue to TX of another one, or of the same; returns how many frames came."""
+    receiver, transmitter = receiver_at(source.receiver), transmitter_at(target.transmitter)
+    regain(transmitter)
+    refill(receiver)
+    tx = ring_at(transmitter.tx)
+    begun = unfinished(receiver)
+    most = room(tx, begun + source.batch) - begun  # a packet goes out with all of its frames, those from before too
+    frames, length = receiver.frames, receiver.bytes
+    count = receive(receiver, source.arrivals, 0, most)
+    frames = receiver.frames - frames
+    if frames == 0:
+        wake(receiver, 0)
         return 0
-    rx, tx = ring_at(source.rx), ring_at(target.tx)
-    ready = room(tx, ready)
-    packets = length = i64(0)
-    continues = source.continues
-    for number in range(ready):
-        address, tail = descriptor_address(rx, number), descriptor_tail(rx, number)
-        if swap and continues == 0:
-            swap_macs(packet_at(source, address))
-        continues = (tail >> 32) & 1
-        write_descriptor(tx, number, address, tail & 0xFFFF_FFFF, continues)
-        length += tail & 0xFFFF_FFFF
-        packets += 1 - continues
-        if target.last != 0:
-            as_u8(target.last)[frame_of(target, address)] = 1 - continues
-    source.continues = continues
-    source.received += packets
-    source.received_bytes += length
-    source.received_frames += ready
-    target.submitted += packets
-    target.submitted_bytes += length
-    target.outstanding += ready
-    publish(tx, ready)
-    release(rx, ready)
-    kick(target)
-    return ready
+    count_in(books_at(pool_at(receiver.pool).books), count, frames, receiver.bytes - length)
+    table = memory_at(receiver.memory).table
+    if swap:
+        for number in range(count):
+            swap_macs(packet_line(table, arrival_at(source.arrivals + number * ARRIVAL_BYTES).handle).address)
+    descriptors = packets = i64(0)
+    for number in range(count):
+        handle = arrival_at(source.arrivals + number * ARRIVAL_BYTES).handle
+        written = write_packet(transmitter, tx, descriptors, handle)
+        packets += written > descriptors
+        descriptors = written
+    submit(transmitter, tx, descriptors, packets)
+    kick(transmitter)
+    return frames
 
 
 @inlined
 def verify(queue: BenchQueue) -> int:
-    """loss: compare what came with what was sent, and give the frames back; returns how many descriptors."""
-    ready = arrived(queue)
-    if ready == 0:
+    """loss: compare what came with what was sent; returns how many frames came."""
+    receiver = receiver_at(queue.receiver)
+    frames = receiver.frames
+    count = receive(receiver, queue.arrivals, 0, queue.batch)
+    frames = receiver.frames - frames
+    if frames == 0:
+        wake(receiver, 0)
         return 0
-    rx, fill = ring_at(queue.rx), ring_at(queue.fill)
-    check = check_at(queue.check)
-    packets = length = i64(0)
-    for number in range(ready):
-        address, tail = descriptor_address(rx, number), descriptor_tail(rx, number)
-        span = tail & 0xFFFF_FFFF
-        compare(check, packet_at(queue, address), span)
-        length += span
-        if ((tail >> 32) & 1) == 0:
-            packets += 1
-            if check.offset != check.length or check.bad:
-                check.corrupted += 1
-            check.offset = check.bad = 0
-        write_address(fill, number, address & frame_mask(queue))
-    queue.received += packets
-    queue.received_bytes += length
-    queue.received_frames += ready
-    publish(fill, ready)
-    release(rx, ready)  # last: who sees RX empty sees all of it counted
-    return ready
+    memory, check = memory_at(receiver.memory), check_at(queue.check)
+    for number in range(count):
+        handle = arrival_at(queue.arrivals + number * ARRIVAL_BYTES).handle
+        if not is_sound(check, memory.table, handle):
+            check.corrupted += 1
+        give_packet(memory, handle)
+    refill(receiver)
+    return frames
 
 
 @inlined
-def compare(check: Check, address: int, span: int) -> None:
-    """One fragment with its part of the template; the first one also has the number."""
-    offset = check.offset
-    check.offset += span
-    if check.offset > check.length:
-        check.bad = 1
-        return
-    if offset > 0:
-        if _memcmp(address, check.template + offset, span) != 0:
-            check.bad = 1
-        return
+def is_sound(check: Check, table: int, handle: int) -> bool:
+    """Whether a packet is the template in all of its frames; if so in the first one, its number is noted."""
+    line = packet_line(table, handle)
+    if i64(line.length) > check.length or not is_head(check, line.address, i64(line.span)):
+        return False
+    whole, offset = i64(line.length) == check.length, i64(line.span)
+    while line.fragment != NIL:
+        line = packet_line(table, line.fragment)
+        whole = whole and _memcmp(line.address, check.template + offset, i64(line.span)) == 0
+        offset += i64(line.span)
+    return whole
+
+
+@inlined
+def is_head(check: Check, address: int, span: int) -> bool:
+    """Whether a first frame is as it should be; if so, the number in it is noted."""
     at = check.stamp_offset
     if at == 0:
-        if _memcmp(address + MAC_BYTES, check.template + MAC_BYTES, span - MAC_BYTES) != 0:
-            check.bad = 1
-        return
+        return span >= MAC_BYTES and _memcmp(address + MAC_BYTES, check.template + MAC_BYTES, span - MAC_BYTES) == 0
     behind = at + STAMP_BYTES
     if (
         span < behind
         or _memcmp(address + MAC_BYTES, check.template + MAC_BYTES, at + 4 - MAC_BYTES) != 0
         or _memcmp(address + behind, check.template + behind, span - behind) != 0
     ):
-        check.bad = 1
-        return
+        return False
     note_number(check, swapped(i64(as_u32(address + at)[1])))
+    return True
 
 
 @inlined

@@ -1,61 +1,36 @@
 """What the loops know: a worker, its queues, and what belongs to some of them.
 
-    BenchWorker --> BenchQueue --> Source   packets to send, lying ready in their frames
-                                   Check    what received packets must look like
-                                   Echo     the packet that is on its way there and back
+    BenchWorker --> BenchQueue --> Receiver, Transmitter   the queue's ends, as everybody's are (xsk/path)
+                                   Source                  packets to send, lying ready in their frames
+                                   Check                   what received packets must look like
+                                   Echo                    the packet that is on its way there and back
 
 Every record is written by one worker only; the stop and halt words by somebody else, and only they.
 """
 
 from __future__ import annotations
 
-from xskit.memory import I64, Record, offset_of, record_at, size_of
+from xskit.memory import I64, Record, offset_of, record_at
 
 
 class BenchQueue(Record):
-    """One socket. Ring addresses are those of Ring records, 0: the socket has no such ring."""
+    """One socket: addresses of records; 0: it has no such thing."""
 
-    rx: I64
-    fill: I64
-    tx: I64
-    completion: I64
-    fd: I64
-    base: I64  # address of UMEM offset 0
-    frame_bytes: I64
-    unaligned: I64
-    batch: I64
-    zero_copy: I64
-    wake_always: I64  # bound without need_wakeup: the kernel never says when it needs a call
-    busy_poll: I64
-    last: I64  # address of one byte a frame: 1 where a packet ends in it; 0: every frame is a packet
-    source: I64  # addresses of further records, 0: none
+    receiver: I64
+    transmitter: I64
+    source: I64
     check: I64
     echo: I64
-    down: I64  # errno of a port that cannot send
-    continues: I64  # RX stopped in the middle of a packet
-    outstanding: I64  # frames in TX, or waiting for completion
-    received: I64  # packets
-    received_bytes: I64
-    received_frames: I64
-    submitted: I64
-    submitted_bytes: I64
-    completed: I64  # packets: those that were refused are among them
-    refused: I64
-    empty_polls: I64  # system calls, as xdpsock counts them
-    fill_fails: I64
-    copy_kicks: I64
-    wakeups: I64
+    batch: I64
+    arrivals: I64  # address of as many Arrival records
     polls: I64
 
 
 class Source(Record):
-    """Packets to send. A slot is the frames of one packet, neighbours in the packet memory."""
+    """Packets to send."""
 
-    slots: I64  # address of u32: numbers of the free slots, a stack
-    slot_count: I64
-    slot_frames: I64
-    span: I64  # bytes in each frame but the last
-    last_span: I64
+    pool: I64  # address of a Pool that has the first frame of each packet that lies ready
+    frames: I64  # of a packet
     length: I64
     left: I64  # packets yet to send
     halt: I64  # set from outside: send no more
@@ -77,8 +52,6 @@ class Check(Record):
     length: I64
     stamp_offset: I64
     seen: I64  # address of a bitmap of the latest WINDOW numbers
-    offset: I64  # how much of the current packet has been looked at
-    bad: I64  # and whether it differed
     next: I64  # the number after the highest one that came
     unique: I64
     duplicates: I64
@@ -133,7 +106,6 @@ WINDOW = 1 << 16
 
 STOP = offset_of(BenchWorker, "stop")
 HALT = offset_of(Source, "halt")
-QUEUE_BYTES = size_of(BenchQueue)
 
 queue_at = record_at(BenchQueue)
 source_at = record_at(Source)

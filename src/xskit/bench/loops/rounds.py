@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from xskit.bench.loops.records import BenchQueue, BenchWorker, queue_at
-from xskit.engine.clock import read_clock, wait
-from xskit.jit import as_i64, external, i32, i64, inlined
+from xskit.bench.loops.records import BenchWorker, queue_at
+from xskit.engine.clock import read_any_clock, read_clock, wait
+from xskit.jit import as_i64, i64, inlined
+from xskit.xsk.path.receive import receiver_at
 from xskit.xsk.path.rings import ring_at, unconsumed
+from xskit.xsk.path.transmit import transmitter_at
 
 THREAD_CPU = 3
 """CLOCK_THREAD_CPUTIME_ID."""
 
 LONGEST_WAIT_NS = 10_000_000
 """So soon is a stop word seen."""
-
-_clock_gettime = external("clock_gettime", "int32", "int32", "int64")
-
-
-@inlined
-def read_any_clock(clock: int, scratch: int) -> int:
-    """Now on a clock of clock_gettime(2), in ns."""
-    _clock_gettime(i32(clock), scratch)
-    timespec = as_i64(scratch)
-    return timespec[0] * 1_000_000_000 + timespec[1]
 
 
 @inlined
@@ -103,9 +95,10 @@ def is_enough(worker: BenchWorker) -> bool:
     received = i64(0)
     for number in range(worker.queue_count):
         queue = queue_at(queues[number])
-        if queue.outstanding > 0:
+        if queue.transmitter != 0 and transmitter_at(queue.transmitter).outstanding > 0:
             return False
-        received += queue.received
+        if queue.receiver != 0:
+            received += receiver_at(queue.receiver).packets
     return received >= worker.limit
 
 
@@ -115,7 +108,7 @@ def may_sleep(worker: BenchWorker) -> bool:
     queues = as_i64(worker.queues)
     for number in range(worker.queue_count):
         queue = queue_at(queues[number])
-        if queue.tx != 0 and unconsumed(ring_at(queue.tx)) > 0:
+        if queue.transmitter != 0 and unconsumed(ring_at(transmitter_at(queue.transmitter).tx)) > 0:
             return False
     return True
 
@@ -125,5 +118,5 @@ def count_polls(worker: BenchWorker) -> None:
     """One poll(2) for all sockets."""
     queues = as_i64(worker.queues)
     for number in range(worker.queue_count):
-        queue: BenchQueue = queue_at(queues[number])
+        queue = queue_at(queues[number])
         queue.polls += 1

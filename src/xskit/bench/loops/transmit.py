@@ -1,154 +1,40 @@
-"""Sending: kicks, completions, and packets that lie ready."""
+"""Sending: packets that lie ready, numbered and timed where that is asked for, at a pace or as fast as it goes."""
 
 from __future__ import annotations
 
 from xskit.bench.loops.records import BenchQueue, Source, source_at
-from xskit.bench.loops.rounds import read_any_clock
-from xskit.engine.clock import read_clock
-from xskit.jit import as_u8, as_u32, i64, inlined
-from xskit.xsk.path.calls import EBUSY, ENETDOWN, ENODEV, ENXIO, kick_transmit
-from xskit.xsk.path.rings import (
-    available,
-    needs_wakeup,
-    publish,
-    read_address,
-    release,
-    ring_at,
-    room,
-    unconsumed,
-    write_address,
-    write_descriptor,
-)
-
-KICKS = 4096
-"""System calls in a row at most."""
-
-OFFSET_SHIFT = 48
-ADDRESS_MASK = (1 << OFFSET_SHIFT) - 1
-"""Unaligned mode has the offset in the frame in the bits above (include/uapi/linux/if_xdp.h)."""
+from xskit.engine.clock import read_any_clock, read_clock
+from xskit.jit import as_u32, i64, inlined
+from xskit.xsk.path.books import books_at, count_in
+from xskit.xsk.path.lines import packet_line
+from xskit.xsk.path.pool import FREE, memory_at, pool_at, take_frame
+from xskit.xsk.path.rings import ring_at, room
+from xskit.xsk.path.transmit import Transmitter, kick, reap, submit, transmitter_at, write_packet
 
 
 @inlined
-def frame_mask(queue: BenchQueue) -> int:
-    """What is left of an address when it goes back into FILL. In aligned mode the kernel itself cuts off the offset."""
-    return i64(ADDRESS_MASK) if queue.unaligned else i64(-1)
-
-
-@inlined
-def packet_at(queue: BenchQueue, address: int) -> int:
-    """Where in this process the bytes of a descriptor are."""
-    if queue.unaligned:
-        return queue.base + (address & ADDRESS_MASK) + (address >> OFFSET_SHIFT)
-    return queue.base + address
-
-
-@inlined
-def frame_of(queue: BenchQueue, address: int) -> int:
-    """The number of the frame."""
-    if queue.unaligned:
-        return (address & ADDRESS_MASK) // queue.frame_bytes
-    return address // queue.frame_bytes
-
-
-@inlined
-def kick(queue: BenchQueue) -> None:
-    """Make the kernel take what lies in TX, where it says that it needs to be told."""
-    tx = ring_at(queue.tx)
-    queue.down = 0
-    for _ in range(KICKS):
-        left = unconsumed(tx)
-        if left == 0 or not (queue.wake_always or needs_wakeup(tx)):
-            return
-        code = kick_transmit(queue.fd)
-        if queue.zero_copy:
-            queue.wakeups += 1
-            return
-        queue.copy_kicks += 1
-        if code == EBUSY:
-            queue.refused += 1
-        elif code in (ENETDOWN, ENXIO, ENODEV):
-            queue.down = code
-            return
-        if unconsumed(tx) == left:
-            return
-
-
-@inlined
-def collect(queue: BenchQueue, home: BenchQueue) -> int:
-    """Frames that were sent go into the FILL ring of the queue they came from; returns how many came."""
-    if queue.outstanding == 0:
-        return 0
-    kick(queue)
-    completion = ring_at(queue.completion)
-    done = available(completion, queue.outstanding)
-    if done == 0:
-        return 0
-    fill = ring_at(home.fill)
-    free = room(fill, done)
-    if free < done:
-        home.fill_fails += 1
-        done = free
-    packets = done
-    if queue.last != 0:
-        packets = 0
-        for number in range(done):
-            packets += i64(as_u8(queue.last)[frame_of(queue, read_address(completion, number))])
-    keep = frame_mask(queue)
-    for number in range(done):
-        write_address(fill, number, read_address(completion, number) & keep)
-    publish(fill, done)
-    release(completion, done)
-    queue.outstanding -= done
-    queue.completed += packets
-    return done
-
-
-@inlined
-def regain(queue: BenchQueue, source: Source) -> int:
-    """Slots whose last frame was completed are free again; returns how many."""
-    if queue.outstanding == 0:
-        return 0
-    completion = ring_at(queue.completion)
-    done = available(completion, queue.outstanding)
-    if done == 0:
-        return 0
-    slots = as_u32(source.slots)
-    free = source.slot_count
-    frames = source.slot_frames
-    for number in range(done):
-        frame = read_address(completion, number) // queue.frame_bytes
-        if frames == 1:
-            slots[free] = frame
-            free += 1
-        elif frame % frames == frames - 1:
-            slots[free] = frame // frames
-            free += 1
-    queue.completed += free - source.slot_count
-    source.slot_count = free
-    release(completion, done)
-    queue.outstanding -= done
-    return done
+def regain(transmitter: Transmitter) -> None:
+    """What the kernel has left in TX it is to take now; what it has sent comes home."""
+    if transmitter.outstanding > 0:
+        kick(transmitter)
+        reap(transmitter)
 
 
 @inlined
 def send(queue: BenchQueue, scratch: int) -> int:
     """One batch out of a queue's source; returns how many packets."""
-    source = source_at(queue.source)
-    if queue.outstanding > 0:
-        kick(queue)
-        regain(queue, source)
+    source, transmitter = source_at(queue.source), transmitter_at(queue.transmitter)
+    regain(transmitter)
     if source.halt or source.left == 0:
         return 0
     if source.cycle_ns > 0 and not is_due(source, read_clock(scratch)):
         return 0
-    count = min(queue.batch, source.slot_count, source.left)
-    tx = ring_at(queue.tx)
-    frames = source.slot_frames
-    count = room(tx, count) if frames == 1 else room(tx, count * frames) // frames
+    count = min(queue.batch, pool_at(source.pool).count, source.left)
+    count = room(ring_at(transmitter.tx), count * source.frames) // source.frames
     if count > 0:
-        put(queue, source, count, scratch)
-        kick(queue)
-        regain(queue, source)
+        put(source, transmitter, count, scratch)
+        kick(transmitter)
+        reap(transmitter)
     return count
 
 
@@ -170,33 +56,22 @@ def is_due(source: Source, now_ns: int) -> bool:
 
 
 @inlined
-def put(queue: BenchQueue, source: Source, count: int, scratch: int) -> None:
-    """Write `count` packets into TX; the room is there."""
-    tx = ring_at(queue.tx)
-    slots = as_u32(source.slots)
-    frames = source.slot_frames
-    time_ns = i64(0)
-    if source.stamp_offset > 0:
-        time_ns = read_any_clock(source.clock, scratch)
-    entry = i64(0)
+def put(source: Source, transmitter: Transmitter, count: int, scratch: int) -> None:
+    """Hand over `count` packets; they lie ready, and TX has room for them."""
+    pool, tx = pool_at(source.pool), ring_at(transmitter.tx)
+    table = memory_at(transmitter.memory).table
+    offset = source.stamp_offset
+    time_ns = read_any_clock(source.clock, scratch) if offset > 0 else i64(0)
+    descriptors = i64(0)
     for number in range(count):
-        slot = i64(slots[source.slot_count - 1 - number])
-        address = slot * frames * queue.frame_bytes
-        if source.stamp_offset > 0:
-            stamp(queue.base + address + source.stamp_offset, source.sequence + number, time_ns)
-        for _ in range(frames - 1):
-            write_descriptor(tx, entry, address, source.span, 1)
-            address += queue.frame_bytes
-            entry += 1
-        write_descriptor(tx, entry, address, source.last_span, 0)
-        entry += 1
-    publish(tx, entry)
-    source.slot_count -= count
+        handle = take_frame(pool)
+        if offset > 0:
+            stamp(packet_line(table, handle).address + offset, source.sequence + number, time_ns)
+        descriptors = write_packet(transmitter, tx, descriptors, handle, FREE)
     source.sequence += count
     source.left -= count
-    queue.outstanding += entry
-    queue.submitted += count
-    queue.submitted_bytes += count * source.length
+    count_in(books_at(pool.books), count, descriptors, count * source.length)
+    submit(transmitter, tx, descriptors, count)
 
 
 @inlined

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from xskit.jit import i64, inlined, unlikely
+from xskit.jit import as_i64, i64, inlined, unlikely
 from xskit.memory import I64, Record, record_at, size_of
 from xskit.xsk.path.calls import kick_receive
 from xskit.xsk.path.lines import NIL, forget_packet, packet_line
 from xskit.xsk.path.pool import (
+    ADDRESS_MASK,
     FILL,
     FREE,
     HELD,
@@ -58,9 +59,12 @@ class Receiver(Record):
     head: I64  # a packet of several frames that is not complete yet: handle, or NIL
     tail: I64
     broken: I64  # 1: the rest of a packet is still to come of which a piece was a stray
+    packets: I64  # received; these three are counted before RX shows them as taken
+    frames: I64
+    bytes: I64
     strays: I64  # descriptors skipped: of no frame of FILL, of more than it holds, or the rest of such a packet
     kicks: I64
-    fill_fails: I64  # times that FILL could not be filled up: the pool was empty
+    fill_fails: I64  # times that FILL had no room for frames that were free
 
 
 class Stamp(Record):
@@ -93,7 +97,7 @@ def receive(receiver: Receiver, batch: int, count: int, most: int) -> int:
     memory = memory_at(receiver.memory)
     table, base, frame_bytes, stamped = memory.table, memory.base, memory.frame_bytes, receiver.stamped
     joining = receiver.head != NIL or receiver.broken != 0
-    taken = i64(0)
+    first, taken, length = count, i64(0), i64(0)
     for number in range(ready):
         address = descriptor_address(rx, number)
         tail = descriptor_tail(rx, number)
@@ -110,6 +114,7 @@ def receive(receiver: Receiver, batch: int, count: int, most: int) -> int:
             joining = continues != 0
             continue
         taken += 1
+        length += span
         offset = offset_of_address(memory, address)
         place = offset - frame * frame_bytes
         forget_packet(line)
@@ -140,8 +145,54 @@ def receive(receiver: Receiver, batch: int, count: int, most: int) -> int:
         arrival.length = span
         count += 1
     receiver.filled -= taken
+    receiver.packets += count - first
+    receiver.frames += taken
+    receiver.bytes += length
     release(rx, ready)
     return count
+
+
+@inlined
+def recycle(receiver: Receiver, most: int) -> int:
+    """Packets are received and dropped unseen: what came in RX goes back into FILL at once; returns how many frames.
+
+    They stay FILL's the whole time, so the packet table is left alone. Goes through both rings in stretches without a
+    wrap: half of what a packet costs here would be its places in them.
+    """
+    rx, fill = ring_at(receiver.rx), ring_at(receiver.fill)
+    ready = available(rx, most)
+    if ready <= 0:
+        return 0
+    free = room(fill, ready)
+    if free < ready:
+        receiver.fill_fails += 1
+        ready = free
+    memory = memory_at(receiver.memory)
+    end = (memory.frames * memory.frame_bytes) & ADDRESS_MASK  # not negative: both comparisons are compiled as one
+    keep = i64(ADDRESS_MASK) if memory.unaligned else i64(-1)  # in aligned mode the kernel itself cuts off the offset
+    total = i64(0)  # of lengths in the low half; they cannot run over. The high half counts fragments that go on
+    done = written = i64(0)
+    while done < ready:
+        come, back = (rx.local + done) & rx.mask, (fill.local + written) & fill.mask
+        run = min(ready - done, rx.mask + 1 - come, fill.mask + 1 - back)
+        descriptors, addresses = as_i64(rx.entries + (come << 4)), as_i64(fill.entries + (back << 3))
+        place = i64(0)
+        for number in range(run):
+            address = descriptors[2 * number] & keep
+            if address < 0 or address >= end:
+                continue
+            total += descriptors[2 * number + 1]
+            addresses[place] = address
+            place += 1
+        written += place
+        done += run
+    receiver.packets += written - (total >> 32)
+    receiver.frames += written
+    receiver.bytes += total & 0xFFFF_FFFF
+    receiver.strays += ready - written
+    publish(fill, written)
+    release(rx, ready)
+    return ready
 
 
 @inlined
@@ -184,16 +235,13 @@ def break_packet(receiver: Receiver, memory: PacketMemory, continues: int) -> No
 def refill(receiver: Receiver) -> None:
     """Fill FILL up to its target as far as there are frames and room; never wait for it to move."""
     pool = pool_at(receiver.pool)
-    wanted = receiver.target - receiver.filled
+    wanted = min(receiver.target - receiver.filled, pool.count)
     if wanted <= 0:
         return
     fill = ring_at(receiver.fill)
-    if pool.count < wanted:
-        receiver.fill_fails += 1
-        wanted = pool.count
     count = room(fill, wanted)
-    if count <= 0:
-        return
+    if count < wanted:
+        receiver.fill_fails += 1
     memory = memory_at(receiver.memory)
     table, frame_bytes, socket = memory.table, memory.frame_bytes, receiver.number
     stack = pool.frames

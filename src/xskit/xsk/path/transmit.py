@@ -62,7 +62,8 @@ class Transmitter(Record):
     refusals: I64  # packets that were refused and are not completed yet, where nobody says which
     outstanding: I64  # frames that the kernel has not completed
     outstanding_packets: I64
-    refused: I64  # packets that the kernel refused to send
+    packets: I64  # handed over
+    refused: I64  # of these, the ones that the kernel refused to send
     down: I64  # errno while the port cannot send, else 0
     failure: I64  # errno of a call that failed for a reason not known here, else 0
     progress_ns: I64  # when a completion came last while some were awaited; 0 when none are
@@ -76,14 +77,16 @@ TRANSMITTER_BYTES = size_of(Transmitter)
 
 
 @fused
-def write_packet(transmitter: Transmitter, tx: Ring, descriptors: int, handle: int) -> int:
+def write_packet(transmitter: Transmitter, tx: Ring, descriptors: int, handle: int, origin: int = HELD) -> int:
     """Write a packet's descriptors behind the `descriptors` already written, where there is room for them; returns the
-    new number, or the same one where a frame of it is not held: then it stays where it is. `submit` hands them over."""
+    new number, or the same one where a frame of it is elsewhere than at `origin`: then it stays where it is. `submit`
+    hands them over. The origin is FREE where the packet lies ready in a pool.
+    """
     memory = memory_at(transmitter.memory)
     line = packet_line(memory.table, handle)
     if i64(line.fragment) != NIL:
-        return write_frames(transmitter, tx, descriptors, handle)
-    if not move(pool_of(memory, line), line, handle, HELD, TX):
+        return write_frames(transmitter, tx, descriptors, handle, origin)
+    if not move(pool_of(memory, line), line, handle, origin, TX):
         return descriptors
     write_descriptor(tx, descriptors, line.address - memory.base, i64(line.span), 0)
     state = i64(line.state) & SET
@@ -94,7 +97,7 @@ def write_packet(transmitter: Transmitter, tx: Ring, descriptors: int, handle: i
 
 
 @inlined
-def write_frames(transmitter: Transmitter, tx: Ring, descriptors: int, handle: int) -> int:
+def write_frames(transmitter: Transmitter, tx: Ring, descriptors: int, handle: int, origin: int) -> int:
     """As `write_packet`, a packet of several frames."""
     memory = memory_at(transmitter.memory)
     table, base = memory.table, memory.base
@@ -102,8 +105,8 @@ def write_frames(transmitter: Transmitter, tx: Ring, descriptors: int, handle: i
     frame = handle
     while frame != NIL:
         part = packet_line(table, frame)
-        if not move(pool_of(memory, part), part, frame, HELD, TX):
-            take_back(memory, handle, frame)
+        if not move(pool_of(memory, part), part, frame, origin, TX):
+            take_back(memory, handle, frame, origin)
             return before
         following = i64(part.fragment)
         if i64(part.state) & SET == 0:
@@ -120,11 +123,11 @@ def write_frames(transmitter: Transmitter, tx: Ring, descriptors: int, handle: i
 
 
 @inlined
-def take_back(memory: PacketMemory, handle: int, end: int) -> None:
-    """The frames of a packet before frame `end`, which no descriptor shows to the kernel yet, are held again."""
+def take_back(memory: PacketMemory, handle: int, end: int, origin: int) -> None:
+    """The frames of a packet before frame `end`, which no descriptor shows to the kernel yet, are where they were."""
     while handle != end:
         line = packet_line(memory.table, handle)
-        move(pool_of(memory, line), line, handle, TX, HELD)
+        move(pool_of(memory, line), line, handle, TX, origin)
         handle = i64(line.fragment)
 
 
@@ -133,6 +136,7 @@ def submit(transmitter: Transmitter, tx: Ring, descriptors: int, packets: int) -
     """Hand over what `write_packet` wrote."""
     transmitter.outstanding += descriptors
     transmitter.outstanding_packets += packets
+    transmitter.packets += packets
     publish(tx, descriptors)
 
 
