@@ -173,7 +173,7 @@ static i64 receive(struct direction *line, i64 floor)
 	struct memory *memory = receiver->memory;
 	struct counters *counters = line->counters;
 	struct books *books = &counters->books;
-	i64 count = 0, taken = 0, ready = available(rx, BATCH);
+	i64 count = 0, taken = 0, packets = 0, bytes = 0, ready = available(rx, BATCH);
 	i64 now_ns = read_clock();
 	counters->clock_ns = now_ns;
 	for (i64 n = 0; n < ready; n++) {
@@ -186,6 +186,7 @@ static i64 receive(struct direction *line, i64 floor)
 			continue;
 		}
 		taken++;
+		bytes += in->length;
 		forget_packet(packet);
 		if (place + in->length > memory->frame_bytes) {
 			give_packet(memory, frame);
@@ -209,6 +210,7 @@ static i64 receive(struct direction *line, i64 floor)
 			packet = packet_line(memory->table, head);
 			time_ns = packet->arrived_ns;
 		}
+		packets++;
 		i64 length = packet->length, frames = packet->frames, cause = 0;
 		books->received++;
 		books->received_bytes += length;
@@ -246,6 +248,9 @@ static i64 receive(struct direction *line, i64 floor)
 	if (ready > 0)
 		release(rx, ready);
 	receiver->filled -= taken;
+	receiver->packets += packets;
+	receiver->frames += taken;
+	receiver->bytes += bytes;
 	return count;
 }
 
@@ -351,6 +356,7 @@ static void transmit(struct direction *line)
 		return;
 	queue->outstanding += descriptors;
 	queue->outstanding_packets += taken;
+	queue->packets += taken;
 	publish(tx, descriptors);
 	kick(queue);
 	i64 now_ns = read_clock();

@@ -23,14 +23,15 @@ struct receiver {
 	struct memory *memory;
 	struct pool *pool;
 	struct ring *rx, *fill;
-	i64 fd, stamped, obeys, busy_poll, target, filled, number, head, tail, broken, strays, kicks, fill_fails;
+	i64 fd, stamped, obeys, busy_poll, target, filled, number, head, tail, broken;
+	i64 packets, frames, bytes, strays, kicks, fill_fails;
 };
 
 struct transmitter {
 	struct memory *memory;
 	struct ring *tx, *completion;
-	i64 fd, number, zero_copy, always, told_late, refusals, outstanding, outstanding_packets, refused, down, failure;
-	i64 progress_ns, retry_ns, kicks, strays;
+	i64 fd, number, zero_copy, always, told_late, refusals, outstanding, outstanding_packets, packets, refused;
+	i64 down, failure, progress_ns, retry_ns, kicks, strays;
 };
 
 struct egress {
@@ -144,16 +145,12 @@ static inline void refill(struct receiver *receiver)
 	struct pool *pool = receiver->pool;
 	struct memory *memory = receiver->memory;
 	struct ring *fill = receiver->fill;
-	i64 wanted = receiver->target - receiver->filled, written = 0;
+	i64 wanted = min64(receiver->target - receiver->filled, pool->count), written = 0;
 	if (wanted <= 0)
 		return;
-	if (pool->count < wanted) {
-		receiver->fill_fails++;
-		wanted = pool->count;
-	}
 	i64 count = room(fill, wanted);
-	if (count <= 0)
-		return;
+	if (count < wanted)
+		receiver->fill_fails++;
 	for (i64 n = 0; n < count; n++) {
 		i64 frame = take_frame(pool);
 		struct packet *line = packet_line(memory->table, frame);

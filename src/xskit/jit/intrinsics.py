@@ -60,6 +60,9 @@ if TYPE_CHECKING:
     def exchange64(address: int, value: int, /) -> int:
         """Store a 64-bit word and return what was there before, in one step; acquires."""
 
+    def prefetch(address: int, /) -> None:
+        """Bring the cache line at an address near, to be read and written soon. Any address will do."""
+
     def trailing_zeros(value: int, /) -> int:
         """Zero bits below the lowest set bit; 64 for 0."""
 
@@ -143,6 +146,18 @@ elif not DISABLED:
             return builder.call(expect, [arguments[0], ir.Constant(bit, 0)])
 
         return types.boolean(types.boolean), build
+
+    @intrinsic
+    def prefetch(_context, _address):  # noqa: ANN001, ANN201
+        def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            pointer, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [pointer, word, word, word])
+            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+            for_writing, near, data = (ir.Constant(word, value) for value in (1, 3, 1))
+            builder.call(function, [builder.inttoptr(arguments[0], pointer), for_writing, near, data])
+            return context.get_dummy_value()
+
+        return types.void(types.int64), build
 
     @intrinsic
     def trailing_zeros(_context, _value):  # noqa: ANN001, ANN201
@@ -289,6 +304,9 @@ else:
 
     def unlikely(condition: bool) -> bool:
         return bool(condition)
+
+    def prefetch(address: int) -> None:
+        pass
 
     def trailing_zeros(value: int) -> int:
         value = int(value) & MASK64
