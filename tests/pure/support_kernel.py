@@ -118,6 +118,7 @@ class PlainQueue:
         self._bytes = memory.array(memory.size, np.uint8)
         self._batch = batch
         self._capacity = frame_bytes - HEADROOM_BYTES
+        self._aligned = 1 if unaligned else frame_bytes  # FILL: xp_check_aligned (net/xdp/xsk_buff_pool.c)
         self._headroom = HEADROOM_BYTES << OFFSET_SHIFT if unaligned else HEADROOM_BYTES
         self.fill, self.completion = PlainRing(entries, 1), PlainRing(entries, 1)
         self.rx, self.tx = PlainRing(entries, 2), PlainRing(entries, 2)
@@ -159,7 +160,7 @@ class PlainQueue:
                 return []
             frames = [self.fill.take()[0] for _ in range(count)]
             self.fill.publish_taken()
-            return frames
+            return [address - address % self._aligned for address in frames]
         assert count == 1, "in batches, packets of one frame only"
         if not self.spare:
             self.fill.publish_taken()

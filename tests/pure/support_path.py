@@ -27,6 +27,7 @@ from xskit.xsk.path.receive import (
     Receiver,
     receive,
     receiver_at,
+    recycle,
     refill,
     wake,
 )
@@ -45,7 +46,9 @@ from xskit.xsk.path.transmit import (
     write_packet,
 )
 
-RECEIVE, REFILL, WAKE, WRITE, SUBMIT, MARK_REFUSED, KICK, REAP, COLLECT, TAKE, MOVE, GIVE, GIVE_PACKET = range(13)
+(
+    RECEIVE, REFILL, WAKE, WRITE, SUBMIT, MARK_REFUSED, KICK, REAP, COLLECT, TAKE, MOVE, GIVE, GIVE_PACKET, RECYCLE
+) = range(14)  # fmt: skip
 BATCH = 64
 DISCARDED = 1
 """The drop cause of packets that a test gives home."""
@@ -60,7 +63,7 @@ def call(what: int, address: int, a: int, b: int, c: int) -> int:
     elif what == 2:
         return wake(receiver_at(address), a)
     elif what == 3:
-        return write_packet(transmitter_at(address), ring_at(transmitter_at(address).tx), a, b)
+        return write_packet(transmitter_at(address), ring_at(transmitter_at(address).tx), a, b, c)
     elif what == 4:
         submit(transmitter_at(address), ring_at(transmitter_at(address).tx), a, b)
     elif what == 5:
@@ -81,6 +84,8 @@ def call(what: int, address: int, a: int, b: int, c: int) -> int:
         give_frame(pool_at(address), a)
     elif what == 12:
         return give_packet(memory_at(address), a)
+    elif what == 13:
+        return recycle(receiver_at(address), a)
     return 0
 
 
@@ -206,17 +211,21 @@ class PlainPath:
         """Packets that the kernel refused, of a queue's frames."""
         return int(self.drops(self.pools[number].books)[TX_REFUSED][0])
 
-    def write(self, handle: int, descriptors: int = 0) -> int:
-        return call(WRITE, self._sender, descriptors, handle, 0)
+    def recycle(self, most: int = BATCH) -> int:
+        """What lies in the first RX goes back into FILL."""
+        return call(RECYCLE, self._records.address, most, 0, 0)
+
+    def write(self, handle: int, descriptors: int = 0, origin: Owner = Owner.HELD) -> int:
+        return call(WRITE, self._sender, descriptors, handle, origin)
 
     def submit(self, descriptors: int, packets: int) -> None:
         call(SUBMIT, self._sender, descriptors, packets, 0)
 
-    def send(self, *handles: int) -> None:
+    def send(self, *handles: int, origin: Owner = Owner.HELD) -> None:
         """Packets into TX, where there must be room."""
         descriptors = 0
         for handle in handles:
-            descriptors = self.write(handle, descriptors)
+            descriptors = self.write(handle, descriptors, origin)
         self.submit(descriptors, len(handles))
 
     def mark_refused(self) -> None:

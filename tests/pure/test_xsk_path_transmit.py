@@ -172,6 +172,34 @@ def test_the_frames_of_a_set_stay_together_and_its_first_one_comes_home(spans) -
         assert pool.view.violations == 0
 
 
+@pytest.mark.parametrize("spans", [[100], [2048, 100], [10, 20, 30, 40]])
+def test_packets_that_lie_ready_are_sent_out_of_their_pool_and_come_home_to_it(spans) -> None:
+    with path(frames=32) as made:
+        pool, queue = made.pools[0], made.queues[0]
+        handle = set_of(made, spans)
+        for frame in made.frames_of(handle):
+            assert made.move(frame, Owner.HELD, Owner.FREE)
+        for _ in range(3):
+            made.send(handle, origin=Owner.FREE)
+            assert {made.owner(frame) for frame in made.frames_of(handle)} == {Owner.TX}
+            assert [len(data) for data in queue.send()] == [sum(spans)]
+            queue.complete()
+            made.reap()
+            assert made.take() == handle
+        assert (made.transmitter.packets, pool.books.sent, pool.view.violations) == (3, 3, 0)
+
+
+def test_a_packet_that_lies_ready_is_sent_whole_or_not_at_all() -> None:
+    """One of its frames is elsewhere: the others are where they were, and nothing is written."""
+    with path(frames=32) as made:
+        handle = set_of(made, [10, 20, 30])
+        first, second, third = made.frames_of(handle)
+        for frame in (first, second):
+            assert made.move(frame, Owner.HELD, Owner.FREE)
+        assert made.write(handle, 0, Owner.FREE) == 0
+        assert [made.owner(frame) for frame in (first, second, third)] == [Owner.FREE, Owner.FREE, Owner.HELD]
+
+
 @pytest.mark.parametrize("spans", [[30], [10, 20]])
 def test_a_set_that_was_refused_is_not_refused_for_ever(spans) -> None:
     with path(frames=32) as made:

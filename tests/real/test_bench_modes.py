@@ -65,7 +65,9 @@ def bed() -> Iterator[Bed]:
 
 
 def run(bed: Bed, case: Case, conditions: Conditions = LONG) -> tuple[Run, Running]:
-    return run_once(case, bed.place(case), conditions)
+    result, running = run_once(case, bed.place(case), conditions)
+    assert result.counts["strays"] == 0
+    return result, running
 
 
 def variant_of(mode: str, name: str) -> Case:
@@ -141,7 +143,7 @@ def run_both_ways(bed: Bed, case: Case, conditions: Conditions) -> tuple[Run, di
 
     def observe(running: Running) -> None:
         for end in running.ends:
-            received[end.interface] = end.total("received")
+            received[end.interface] = end.counts().received
 
     result, _ = run_once(case, bed.place(case), conditions, observe=observe)
     return result, received
@@ -218,7 +220,7 @@ def test_live_frames_come_to_every_queue_that_is_asked_for(bed: Bed, queues: tup
     case, came = Case("rxdrop", queues=queues, drive="live", count=COUNT), {}
 
     def observe(running: Running) -> None:
-        came.update({end.queue: end.total("received") for end in running.ends})
+        came.update({end.queue: end.counts().received for end in running.ends})
 
     result, _ = run_once(case, bed.place(case), LONG, observe=observe)
     assert result.far["made"] == COUNT

@@ -34,6 +34,8 @@ def notes(case: Case, run: Run) -> list[str]:
         found.append(f"the kernel refused {counts['refused']} packets: the way out was full, down, or they too long")
     if counts["unfinished"]:
         found.append(f"{counts['unfinished']} frames that were sent did not come back")
+    if counts["strays"]:
+        found.append(f"{counts['strays']} entries of rings named no frame that could be there: this is a bug")
     if counts.get("corrupted"):
         found.append(f"{counts['corrupted']} packets came that were not those that were sent")
     if counts.get("lost") and case.mode == "latency":

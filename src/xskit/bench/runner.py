@@ -160,7 +160,8 @@ def open_ends(case: Case, place: Place, stack: ExitStack) -> tuple[list[End], Bi
     """The ends under test, in the order in which workers take them."""
     sends_itself = case.mode in ("txonly", "latency") or (case.mode == "loss" and not place.far)
     numbered = case.packet
-    shared = stack.enter_context(Memory(case, 2 * case.frames)) if case.mode == "forward" else None
+    both = case.mode == "forward"  # the two ends of a queue number have one memory, and one worker
+    shared = [stack.enter_context(Memory(case, 2 * case.frames)) if both else None for _ in case.queues]
     ends: list[End] = []
     programs: list[SocketProgram] = []
     for position, name in enumerate(place.near):
@@ -183,8 +184,8 @@ def open_ends(case: Case, place: Place, stack: ExitStack) -> tuple[list[End], Bi
                 check=numbered if case.mode == "loss" and receives else None,
                 echo=case.mode == "latency",
                 program=program,
-                memory=shared,
-                first=position * case.frames if shared else 0,
+                memory=shared[number],
+                first=position * case.frames if both else 0,
             )
             ends.append(stack.enter_context(end))
     first = ends[-1].sockets[0]
@@ -356,7 +357,7 @@ def _details(running: Running, last: Sample, far: far_ends.FarCounts) -> tuple[d
     sockets = total(end.counts() for end in ends)
     counts = {"received": last.received, "received_bytes": last.received_bytes}
     counts |= {"received_frames": sockets.received_frames, "sent": last.sent, "sent_bytes": last.sent_bytes}
-    counts |= {"refused": sockets.refused, "unfinished": sockets.outstanding_frames}
+    counts |= {"refused": sockets.refused, "unfinished": sockets.outstanding_frames, "strays": sockets.strays}
     details: dict[str, float] = {}
     if case.mode == "latency":
         echoes = [echo for end in ends for echo in end.echoes]
