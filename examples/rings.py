@@ -19,5 +19,8 @@ with xskit.Umem(frames=4096) as umem, xskit.Socket(interface, umem=umem) as sock
         addresses = entries["address"].copy()
         print(f"{len(entries)} packets, {entries['length'].sum()} bytes", flush=True)
         wanted -= sock.rx.release(len(entries))  # their frames are ours now
-        sock.fill.reserve(len(addresses))[:] = addresses
-        sock.fill.submit(len(addresses))  # and the kernel's again
+        while len(addresses):  # an array ends where the ring's memory ends
+            places = sock.fill.reserve(len(addresses))
+            places[:] = addresses[: len(places)]
+            sock.fill.submit(len(places))  # and the kernel's again
+            addresses = addresses[len(places) :]
