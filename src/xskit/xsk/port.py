@@ -82,6 +82,7 @@ class Port(Closing):
         self._closed = False
         self._pid = os.getpid()
         self._senders = [queue for queue in queues if queue.transmitter]
+        self._by_number = {sender.queue: sender for sender in self._senders}
         self._receive_turn = Turn("receiving", name)
         self._waits: Waiting | None = None
         self._next = self._turn = 0
@@ -288,13 +289,16 @@ class Port(Closing):
         return self._outgoing(queue).send(packets)
 
     def send_batch(self, batch: Batch, queue: int | None = None) -> int:
-        """As Socket.send_batch, by the queue of the number by which the batch came, or by `queue`."""
+        """As Socket.send_batch, by the queue of the number by which the batch came, or by `queue`. Where the port has no
+        such queue, those with TX stand in, always the same one for the same number."""
         self._require_open()
         if not isinstance(batch, Batch):
             raise UsageError(f"batch must be a Batch, not {literal(batch)}", remedy="send(packets)")
         if queue is None and self._senders:
-            return self._senders[batch.queue % len(self._senders)].send_batch(batch)
-        return self._outgoing(queue).send_batch(batch)
+            sender = self._by_number.get(batch.queue) or self._senders[batch.queue % len(self._senders)]
+        else:
+            sender = self._outgoing(queue)
+        return sender.send_batch(batch)
 
     def new_batch(self, lengths: int | Iterable[int], count: int = 1) -> Batch:
         """Packets to be written and then sent with `send_batch`: see Socket.new_batch."""
