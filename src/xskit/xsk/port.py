@@ -289,8 +289,8 @@ class Port(Closing):
         return self._outgoing(queue).send(packets)
 
     def send_batch(self, batch: Batch, queue: int | None = None) -> int:
-        """As Socket.send_batch, by the queue of the number by which the batch came, or by `queue`. Where the port has no
-        such queue, those with TX stand in, always the same one for the same number."""
+        """As Socket.send_batch, by `queue`, or by the one of the number by which the batch came. Where the port has no
+        such queue, another one stands in for it, always the same."""
         self._require_open()
         if not isinstance(batch, Batch):
             raise UsageError(f"batch must be a Batch, not {literal(batch)}", remedy="send(packets)")
