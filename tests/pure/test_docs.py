@@ -14,6 +14,8 @@ import pytest
 from xskit.emulator.configuration import parse_configuration
 from xskit.emulator.judge import _NOT_ASKED_FOR
 from xskit.engine.packets import DropCause
+from xskit.memory import layout
+from xskit.xsk.path.lines import PacketLine
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -52,6 +54,15 @@ def test_python_in_a_page_is_part_of_an_example(page):
 def test_toml_in_a_page_is_a_file_that_emulate_takes(page):
     for block in blocks(page, "toml"):
         assert parse_configuration(block, page.name).links
+
+
+def test_the_packet_line_is_laid_out_as_the_page_says():
+    page = (ROOT / "docs/architecture.md").read_text().partition("### The packet line")[2].partition("###")[0]
+    said = []
+    for fields, sizes in re.findall(r"^\| (`\w[^|]*) \| ([\d, ]+) \|", page, re.MULTILINE):
+        said += zip(re.findall(r"`(\w+)`", fields), map(int, sizes.split(",")), strict=True)
+    fields = layout(PacketLine).fields
+    assert said == [(name, kind.itemsize) for name, (kind, _) in fields.items()]
 
 
 @everywhere
