@@ -73,7 +73,7 @@ class BoundSocket(Closing):
         self._sharers: list[BoundSocket] = []
         self._last: Statistics | None = None
         self._pid = os.getpid()
-        owner = shared if shared and (shared.ifindex, shared.queue) == (self.ifindex, queue) else None
+        owner = shared.primary if shared and (shared.ifindex, shared.queue) == (self.ifindex, queue) else None
         self._owner = owner
         if owner:
             fill = completion = 0

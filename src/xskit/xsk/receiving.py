@@ -10,7 +10,8 @@ from xskit.xsk.bound import BoundSocket
 from xskit.xsk.errors import Call, explain
 from xskit.xsk.pages import Pages
 from xskit.xsk.path.calls import EAGAIN, EBUSY, ENETDOWN, EOPNOTSUPP
-from xskit.xsk.path.entry import ROW_BYTES, Inbox, end_receiving, take_batch, wake_receiver
+from xskit.xsk.path.ending import end_receiving, hand_over_filled
+from xskit.xsk.path.entry import ROW_BYTES, Inbox, take_batch, wake_receiver
 from xskit.xsk.path.lines import NIL
 from xskit.xsk.path.receive import ARRIVAL_BYTES, RECEIVER_BYTES, Receiver
 from xskit.xsk.umem import Umem
@@ -44,7 +45,6 @@ class Receiving:
     def __init__(self, bound: BoundSocket, umem: Umem, number: int, share: int) -> None:
         self._bound = bound
         self._hold = umem.hold()
-        self._number = number
         self._buffers: list[Pages] = []
         inbox_bytes = -(-size_of(Inbox) // 64) * 64
         self._records = Pages(inbox_bytes + RECEIVER_BYTES, populate=True, huge=False, hugetlb=False)
@@ -117,7 +117,12 @@ class Receiving:
         self._room = limit
         self._buffers = [made]
 
+    def hand_over(self, other: Receiving) -> None:
+        """What the kernel has to receive into counts for another socket of the queue from now on; twice is fine."""
+        hand_over_filled(self.address, other.address)
+
     def close(self) -> None:
-        """The kernel has let go of its frames: they go home. Twice is fine."""
-        end_receiving(self.address, self._number)
+        """End the last batch, and take home what was not read: just before the kernel socket is closed. Twice is
+        fine."""
+        end_receiving(self.address)
         self.waiting.close()

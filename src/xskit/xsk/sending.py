@@ -19,13 +19,13 @@ from xskit.xsk.errors import Call, explain
 from xskit.xsk.opening import MOST_FRAMES
 from xskit.xsk.packet import ROW, Packet, Sendable, gone
 from xskit.xsk.pages import Pages
+from xskit.xsk.path.ending import end_sending, hand_over_sent
 from xskit.xsk.path.entry import (
     GONE,
     ROW_BYTES,
     Outbox,
     draft_rows,
     drive,
-    end_sending,
     kick_once,
     prepare,
     submit_rows,
@@ -59,7 +59,7 @@ class Sending:
     """
 
     def __init__(self, bound: BoundSocket, umem: Umem, number: int) -> None:
-        self._bound, self._umem, self._number = bound, umem, number
+        self._bound, self._umem = bound, umem
         self.most_frames = MOST_FRAMES if bound.multi_buffer else 1
         self._hold = umem.hold()
         outbox_bytes = -(-size_of(Outbox) // 64) * 64
@@ -222,9 +222,13 @@ class Sending:
             self.transmitter.failure = 0
             raise explain(Call.SEND, errno.ENXIO if code == errno.ENODEV else code, interface=self._bound.interface)
 
+    def hand_over(self, other: Sending) -> None:
+        """What the kernel has to send counts for another socket of the queue from now on; twice is fine."""
+        hand_over_sent(self.address, other.address)
+
     def close(self) -> None:
-        """The kernel has let go of its frames: they go home. Twice is fine."""
-        end_sending(self.address, self._number)
+        """Take home what can be had: just before the kernel socket is closed. Twice is fine."""
+        end_sending(self.address)
 
 
 def _flat(packet: Any) -> Bytes:

@@ -370,7 +370,7 @@ class Socket(Closing):
         if self.receiver is None:
             raise UsageError("this socket has no RX ring: it only sends", remedy="rx=2048")
         share = 0
-        if self._owner is None:
+        if not any(one._receiving for one in self._on_queue()):  # else FILL has got it
             fill = self.primary.rings.fill
             assert fill is not None
             waiting = sum(user.waits_for_frames for user in self.umem.users)  # this one is among them
@@ -381,8 +381,9 @@ class Socket(Closing):
 
     @property
     def waits_for_frames(self) -> bool:
-        """Whether it has a FILL ring that gets its share of the frames with the first call that receives."""
-        return not (self.receiver is None or self._owner or self._receiving or self._closing)
+        """Whether it stands for a queue whose FILL gets its share of the frames with the first call that receives."""
+        first = next((one for one in self._on_queue() if one.receiver), None)
+        return first is self and not (self._closing or any(one._receiving for one in self._on_queue()))
 
     # --- sending ------------------------------------------------------------------------------------------------
 
@@ -719,19 +720,37 @@ class Socket(Closing):
         self._registered = None
         if self._attachment:
             self._attachment.close()
+        self._origin.let_go()
+        for side in (self._sending, self._receiving):
+            if side:
+                side.close()
         for bound in (self.transmitter, self.receiver):
             if bound:
                 bound.close()
-        self._origin.let_go()
-        for side in (self._sending, self._receiving):  # only now is the kernel done with its frames
-            if side:
-                side.close()
+        if self._owner:
+            self._hand_over()
+        else:
+            self.umem.take_back(self._number)
         self.umem.disown(self)
         self._closed = True
         if self._owner and self in self._owner._sharers:
             self._owner._sharers.remove(self)
             if self._owner._closing:
                 self._owner._close_if_idle()
+
+    def _on_queue(self) -> list[Socket]:
+        """This one and those that share FILL and COMPLETION of the queue with it."""
+        first = self._owner or self
+        return [first, *first._sharers]
+
+    def _hand_over(self) -> None:
+        """The queue stays open: what the kernel has of it comes home through another socket, or when all are closed."""
+        for other in self._on_queue():
+            if other is not self:
+                if self._receiving and other._receiving:
+                    self._receiving.hand_over(other._receiving)
+                if self._sending and other._sending:
+                    self._sending.hand_over(other._sending)
 
     def __del__(self) -> None:
         if getattr(self, "_closed", True) is False and os.getpid() == self._pid:

@@ -392,6 +392,16 @@ class Umem(Closing):
         """The socket is closed."""
         self._users = [known for known in self._users if known() not in (user, None)]
 
+    def take_back(self, number: int) -> None:
+        """The kernel has let go of the sockets of that number: the frames that it had from them come home."""
+        from xskit.xsk.path.ending import take_back
+
+        if self._made:
+            with suppress(UsageError):  # it is closed, and has no frames
+                held = self.hold()
+                take_back(self.table.memory, number)
+                del held
+
     def next_number(self) -> int:
         """A number for a socket of this memory that no other one has."""
         return next(self._sockets)

@@ -9,6 +9,7 @@ books          packets and bytes counted, from where they are taken to where the
 receive        RX into a batch of packets; FILL kept full
 transmit       packets into TX, past the kernel, and home through COMPLETION
 entry          what Python calls: whole batches in one step
+ending         what becomes of frames when a socket is closed
 direct         the rings and frames in the hands of the user
 
 Sockets, ports, the engine and the benchmarks use these functions and no others of their own.

@@ -19,19 +19,15 @@ from xskit.jit import as_i64, as_u8, compiled, i64, inlined
 from xskit.memory import I64, U32, Record, record_at, size_of
 from xskit.xsk.path.lines import KEPT, NIL, PacketLine, forget_packet, packet_line
 from xskit.xsk.path.pool import (
-    FILL,
     FREE,
     HELD,
-    TX,
     PacketMemory,
     Pool,
-    give_frame,
     give_packet,
     lock,
     memory_at,
     move,
     pool_at,
-    pool_of,
     take_frame,
     unlock,
 )
@@ -407,48 +403,3 @@ def copy_bytes(memory: PacketMemory, line: PacketLine, offset: int, size: int, t
             span = i64(part_line.span)
             origin = i64(part_line.address)
             following = i64(part_line.fragment)
-
-
-@compiled("int64(int64, int64)")
-def end_receiving(address: int, number: int) -> int:
-    """The receiving side is closed for good: what it had in FILL, the last batch and an incomplete packet go home."""
-    inbox = inbox_at(address)
-    receiver = receiver_at(inbox.receiver)
-    memory = memory_at(receiver.memory)
-    inbox.open = 0
-    lock(memory, receiver.memory)
-    end_batch(memory, inbox)
-    if receiver.head != NIL:
-        give_packet(memory, receiver.head)
-        receiver.head = NIL
-    found = reclaim(memory, FILL, number)
-    unlock(memory, receiver.memory)
-    return found
-
-
-@compiled("int64(int64, int64)")
-def end_sending(address: int, number: int) -> int:
-    """The sending side is closed for good: drafts, and what it had in TX, go home."""
-    outbox = outbox_at(address)
-    end_drafts(address)
-    transmitter = transmitter_at(outbox.transmitter)
-    memory = memory_at(transmitter.memory)
-    outbox.open = 0
-    lock(memory, transmitter.memory)
-    found = reclaim(memory, TX, number)
-    unlock(memory, transmitter.memory)
-    return found
-
-
-@inlined
-def reclaim(memory: PacketMemory, owner: int, number: int) -> int:
-    """Frames that the kernel had from the socket of that number go home; returns how many."""
-    found = i64(0)
-    for frame in range(memory.frames):
-        line = packet_line(memory.table, frame)
-        if i64(line.owner) == owner and i64(line.next) == number:
-            pool = pool_of(memory, line)
-            move(pool, line, frame, owner, FREE)
-            give_frame(pool, frame)
-            found += 1
-    return found

@@ -271,10 +271,10 @@ def reap(transmitter: Transmitter) -> int:
         settle(pool, books, free, frames, packets, length)
     if done > 0:
         release(completion, done)
-    unlock(memory, transmitter.memory)
     transmitter.strays += strays
     transmitter.outstanding_packets -= ended
     transmitter.outstanding -= done - strays
+    unlock(memory, transmitter.memory)
     return done - strays
 
 
