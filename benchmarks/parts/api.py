@@ -54,12 +54,11 @@ Drain = Callable[[Socket], int]
 
 def drain_packets(sock: Socket) -> int:
     """The length and the EtherType of each packet."""
-    count = length = 0
+    count = 0
     while packets := sock.receive(timeout=0):
         count += len(packets)
         for packet in packets:
-            length += packet.length
-            packet[ETHER_TYPE]
+            _ = packet.length, packet[ETHER_TYPE]
     return count
 
 
@@ -77,11 +76,10 @@ def drain_batches(limit: int) -> Drain:
 
 def drain_columns(sock: Socket) -> int:
     """The lengths and the EtherTypes of each batch, as arrays."""
-    count = length = 0
+    count = 0
     while found := len(batch := sock.receive_batch(64, timeout=0)):
         count += found
-        length += int(batch.rows["length"].sum())
-        batch.column(12, ">u2")
+        _ = batch.rows["length"], batch.column(12, ">u2")
     return count
 
 
@@ -174,34 +172,31 @@ def burst_source(place: Place, packet: bytes, cpu: int) -> Iterator[Connection]:
 
 def receive_packets(sock: Socket, count: int) -> int:
     """The length and the EtherType of each packet; returns how many came."""
-    seen = length = 0
+    seen = 0
     while seen < count and (packets := sock.receive(PATIENCE_S)):
         seen += len(packets)
         for packet in packets:
-            length += packet.length
-            packet[ETHER_TYPE]
+            _ = packet.length, packet[ETHER_TYPE]
     return seen
 
 
 def receive_batches(sock: Socket, count: int) -> int:
     """The lengths and the EtherTypes of each batch."""
-    seen = length = 0
+    seen = 0
     while seen < count and len(batch := sock.receive_batch(64, PATIENCE_S)):
         seen += len(batch)
-        length += int(batch.rows["length"].sum())
-        batch.column(12, ">u2")
+        _ = batch.rows["length"], batch.column(12, ">u2")
     return seen
 
 
 def receive_bytes(raw: socket.socket, count: int) -> int:
     """recv(), the length and the EtherType of each packet."""
-    seen = length = 0
+    seen = 0
     try:
         while seen < count:
             data = raw.recv(FRAME_BYTES)
             seen += 1
-            length += len(data)
-            data[ETHER_TYPE]
+            _ = len(data), data[ETHER_TYPE]
     except BlockingIOError:
         pass
     return seen

@@ -91,10 +91,10 @@ class Batch:
         offset = whole("offset", offset, 0, (1 << 32) - 1)
         rows, size, umem = packed(self.rows), dtype.itemsize, self._origin.umem
         count, end = len(rows) // ROW_BYTES, len(rows) // ROW_BYTES * (ROW_BYTES + size)
-        held = self._hold()
+        held = umem.views or self._hold()
         space = borrow(end)
         space.view[: len(rows)] = rows
-        answer = gather(umem.table.memory, space.address, count, offset, size, space.address + len(rows))
+        answer = gather(umem.record, space.address, count, offset, size, space.address + len(rows))
         values = bytearray(space.view[len(rows) : end])
         give_back(space)
         del held

@@ -283,7 +283,7 @@ def end_packets(umem: Umem, rows: bytes, keep: bool) -> int:
     held = umem.hold()
     space = borrow(len(rows))
     space.view[: len(rows)] = rows
-    missing = end_rows(umem.table.memory, space.address, len(rows) // ROW_BYTES, int(keep))
+    missing = end_rows(umem.record, space.address, len(rows) // ROW_BYTES, int(keep))
     give_back(space)
     del held
     return missing

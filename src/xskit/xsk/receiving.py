@@ -24,6 +24,9 @@ _HARMLESS = (0, EAGAIN, EBUSY, ENETDOWN, EOPNOTSUPP)
 
 _FIRST_ROOM = 64
 
+EPOLL_EVENT_BYTES = 16
+"""struct epoll_event, where it is not packed."""
+
 LOOK_S = 0.1
 """How often the interface is looked after while no packet comes: poll does not say that it is gone."""
 
@@ -47,7 +50,8 @@ class Receiving:
         self._hold = umem.hold()
         self._buffers: list[Pages] = []
         inbox_bytes = -(-size_of(Inbox) // 64) * 64
-        self._records = Pages(inbox_bytes + RECEIVER_BYTES, populate=True, huge=False, hugetlb=False)
+        event = inbox_bytes + -(-RECEIVER_BYTES // 64) * 64
+        self._records = Pages(event + EPOLL_EVENT_BYTES, populate=True, huge=False, hugetlb=False)
         self.address = self._records.address
         self.receiver_address = self.address + inbox_bytes
         self.receiver = record_view(Receiver, self.address + inbox_bytes, self._records.view)
@@ -65,6 +69,7 @@ class Receiving:
         self._make_room(_FIRST_ROOM)
         self._take_batch, self._wake = direct(take_batch), direct(wake_receiver)
         self.waiting = Waiting(bound.fd)
+        inbox.epoll, inbox.event = self.waiting.fd, self.address + event
         inbox.open = 1
 
     @property
@@ -76,14 +81,15 @@ class Receiving:
     def stamped(self, stamped: bool) -> None:
         self.receiver.stamped = int(stamped)
 
-    def take(self, limit: int) -> bytearray:
+    def take(self, limit: int, wait_ms: int = 0) -> bytearray:
         """The packets that are there, at most `limit`, as PacketRow records; those of the last batch end.
 
-        Empty, too, where the socket is closed.
+        Empty, too, where the socket is closed. With `wait_ms`, sleeps so long at most until a packet comes; what else
+        could be the matter is for the caller to see.
         """
         if limit > self._room and self._room < self._most:
             self._make_room(min(limit, self._most))
-        count = self._take_batch(self.address, limit)
+        count = self._take_batch(self.address, limit, wait_ms)
         return bytearray(self._rows[: count * ROW_BYTES]) if count > 0 else bytearray()
 
     def wake(self, now: float) -> None:
@@ -106,7 +112,7 @@ class Receiving:
     def _make_room(self, limit: int) -> None:
         """Room for batches of `limit` packets. The last batch ends first, so that nothing in the old room matters."""
         if self._buffers:
-            take_batch(self.address, 0)
+            take_batch(self.address, 0, 0)
         row_bytes = -(-ROW_BYTES * limit // 64) * 64
         made = Pages(row_bytes + ARRIVAL_BYTES * limit, populate=True, huge=False, hugetlb=False)
         self._buffers.append(made)  # the old ones stay until the new ones are in place

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import repeat
+from math import ceil
 from typing import TYPE_CHECKING, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 __all__ = ["Socket", "TakesBatches"]
 
 FLUSH_STEP_S = 50e-6
+FIRST_WAIT_MS = 100
+"""In one compiled call, so that whoever waits for packets has no more to do than necessary when they come."""
 LONGEST_WAIT_S = 1.0
 """Without packets, whoever waits looks around this often."""
 TX_STEP_S = 0.001
@@ -319,7 +322,11 @@ class Socket(Closing):
 
     def _take(self, timeout: float | None, limit: int) -> bytearray:
         """The rows of the next batch."""
-        timeout, limit = seconds("timeout", timeout), whole("limit", limit, 1, MOST_ENTRIES)
+        limit = whole("limit", limit, 1, MOST_ENTRIES)
+        deadline, first_ms = None, FIRST_WAIT_MS
+        if timeout is not None and (timeout := seconds("timeout", timeout)) is not None:
+            deadline = time.monotonic() + timeout
+            first_ms = min(ceil(1000 * timeout), FIRST_WAIT_MS)
         if self._closing or self._receiving is None:
             self._require_open()
         token = new_token()
@@ -329,7 +336,9 @@ class Socket(Closing):
             if self._origin.viewed and (trouble := self._origin.let_go()):
                 side.take(0)
                 raise trouble
-            rows = side.take(limit) or self._wait(side, timeout, limit)
+            if self._sending is not None and self.sending:
+                first_ms = 0
+            rows = side.take(limit, first_ms) or self._wait(side, deadline, limit)
             if self.umem.debug:
                 self.umem.check()
             return rows
@@ -338,12 +347,11 @@ class Socket(Closing):
             if self._closing:
                 self._close_if_idle()
 
-    def _wait(self, side: Receiving, timeout: float | None, limit: int) -> bytearray:
+    def _wait(self, side: Receiving, deadline: float | None, limit: int) -> bytearray:
         """Nothing is there: the rows of the next batch, or none when the time is over or the socket is closed."""
         if not self._closing:
             self._require_open()  # a forked child takes nothing
         now = time.monotonic()
-        deadline = None if timeout is None else now + timeout
         while True:
             if self._sending is not None:
                 self._go_on()

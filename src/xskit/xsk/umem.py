@@ -157,7 +157,10 @@ class Umem(Closing):
         self._sockets = itertools.count(1)
         self._made: dict[None, tuple[PacketTable, FramePool]] = {}
         self._lent: dict[int, tuple[ref[object], Rows]] = {}
-        self._views: tuple[memoryview, ...] = ()
+        self.views: tuple[memoryview, ...] = ()
+        """What `hold` gave; empty before that, and once closed."""
+        self.record = 0
+        """Address of the PacketMemory record, for whoever has these views."""
         self.line_bytes: memoryview[int] = memoryview(b"")
         """The packet table, for quick looks at a line; empty before the first packet, and once closed."""
         self.line_words: memoryview[int] = memoryview(b"").cast("I")
@@ -234,7 +237,7 @@ class Umem(Closing):
         Raises:
             UsageError: the memory is closed.
         """
-        return self._views or self._make_views()
+        return self.views or self._make_views()
 
     def _make_views(self) -> tuple[memoryview, ...]:
         table, pool = self._tables()
@@ -242,7 +245,8 @@ class Umem(Closing):
         if not all(views):
             raise UsageError(CLOSED)
         self.line_bytes, self.line_words = table.view, table.view.cast("I")
-        self._views = views
+        self.record = table.memory
+        self.views = views
         if not self._pages.view:  # closed meanwhile: what `close` has forgotten must not come back
             self._forget()
         return views
@@ -457,7 +461,7 @@ class Umem(Closing):
 
     def _forget(self) -> None:
         """Refer to no memory any more."""
-        self._views = ()
+        self.views = ()
         self.line_bytes, self.line_words = memoryview(b""), memoryview(b"").cast("I")
 
     def _lose(self) -> None:

@@ -29,6 +29,7 @@ EOPNOTSUPP = 95
 
 _sendto = external("sendto", "int64", "int32", "int64", "int64", "int32", "int64", "uint32")
 _sendmsg = external("sendmsg", "int64", "int32", "int64", "int32")
+_epoll_wait = external("epoll_wait", "int32", "int32", "int64", "int32", "int32")
 _recvfrom = external("recvfrom", "int64", "int32", "int64", "int64", "int32", "int64", "int64")
 
 
@@ -54,3 +55,9 @@ def kick_receive(fd: int) -> int:
     if _recvfrom(i32(fd), 0, 0, i32(0x40), 0, 0) < 0:
         return i64(last_errno())
     return 0
+
+
+@inlined
+def wait_for_event(fd: int, event: int, wait_ms: int) -> None:
+    """Sleep until an epoll descriptor has an event, which goes to an address, or a signal comes; at most so long."""
+    _epoll_wait(i32(fd), event, i32(1), i32(wait_ms))

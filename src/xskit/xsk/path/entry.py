@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from xskit.jit import as_i64, as_u8, compiled, i64, inlined
 from xskit.memory import I64, U32, Record, record_at, size_of
+from xskit.xsk.path.calls import wait_for_event
 from xskit.xsk.path.lines import KEPT, NIL, PacketLine, forget_packet, packet_line
 from xskit.xsk.path.pool import (
     FREE,
@@ -31,7 +32,7 @@ from xskit.xsk.path.pool import (
     take_frame,
     unlock,
 )
-from xskit.xsk.path.receive import ARRIVAL_BYTES, arrival_at, receive, receiver_at, refill, wake
+from xskit.xsk.path.receive import ARRIVAL_BYTES, Receiver, arrival_at, receive, receiver_at, refill, wake
 from xskit.xsk.path.rings import available, ring_at, room
 from xskit.xsk.path.transmit import Transmitter, kick, kick_by_hand, reap, submit, transmitter_at, write_packet
 
@@ -61,6 +62,8 @@ class Inbox(Record):
     rows: I64  # address of `room` PacketRow records: the last batch
     count: I64  # packets of the last batch
     room: I64
+    epoll: I64  # a descriptor that tells of packets, and when it is time to give up
+    event: I64  # address of room for a struct epoll_event
 
 
 class Outbox(Record):
@@ -112,11 +115,13 @@ def end_batch(memory: PacketMemory, inbox: Inbox) -> None:
     inbox.count = 0
 
 
-@compiled("int64(int64, int64)")
-def take_batch(address: int, limit: int) -> int:
+@compiled("int64(int64, int64, int64)")
+def take_batch(address: int, limit: int, wait_ms: int) -> int:
     """End the last batch, fill FILL, and receive at most `limit` packets into the rows of the Inbox at an address.
+    Where none is there, sleep until one comes, once and so long at most.
 
-    Returns how many, or CLOSED. `limit` 0: only the first two.
+    Returns how many, or CLOSED. 0 before the time is over: a signal came, or there is something else to do, or not a
+    single frame is free. `limit` 0: only the first two.
     """
     inbox = inbox_at(address)
     if inbox.open == 0:
@@ -126,6 +131,22 @@ def take_batch(address: int, limit: int) -> int:
     lock(memory, receiver.memory)
     end_batch(memory, inbox)
     refill(receiver)
+    count = receive_rows(memory, receiver, inbox, limit)
+    starving = pool_at(receiver.pool).count == 0
+    unlock(memory, receiver.memory)
+    wake(receiver, i64(0))
+    if count > 0 or wait_ms == 0 or starving:
+        return count
+    wait_for_event(inbox.epoll, inbox.event, wait_ms)
+    lock(memory, receiver.memory)
+    count = receive_rows(memory, receiver, inbox, limit)
+    unlock(memory, receiver.memory)
+    return count
+
+
+@inlined
+def receive_rows(memory: PacketMemory, receiver: Receiver, inbox: Inbox, limit: int) -> int:
+    """At most `limit` packets into the rows of an Inbox; returns how many."""
     rx, most = ring_at(receiver.rx), min(limit, inbox.room)
     count = receive(receiver, inbox.arrivals, i64(0), most)
     while count < most and available(rx, i64(1)) > 0:  # a packet may have several descriptors
@@ -143,8 +164,6 @@ def take_batch(address: int, limit: int) -> int:
         row.handle = handle
         row.number = line.number
     inbox.count = count
-    unlock(memory, receiver.memory)
-    wake(receiver, i64(0))
     return count
 
 
