@@ -12,6 +12,7 @@ import pytest
 from tests.pure.support_kernel import FRAME_BYTES, HEADROOM_BYTES
 from tests.pure.support_path import PlainPath
 from xskit.memory import Region, layout, record_view, size_of
+from xskit.xsk.path.ending import end_receiving, end_sending, hand_over_filled, hand_over_sent, take_back
 from xskit.xsk.path.entry import (
     CLOSED,
     GONE,
@@ -22,9 +23,7 @@ from xskit.xsk.path.entry import (
     draft_batch,
     draft_rows,
     drive,
-    end_receiving,
     end_rows,
-    end_sending,
     gather,
     kick_once,
     prepare,
@@ -311,7 +310,8 @@ def test_a_closed_side_says_so() -> None:
         assert prepare(both.outbox) == drive(both.outbox) == kick_once(both.outbox) == CLOSED
 
 
-def test_a_side_that_ends_takes_home_what_the_kernel_had_of_it_and_nothing_else() -> None:
+@pytest.mark.parametrize("field", [None, "zero_copy", "told_late"])
+def test_a_side_that_ends_takes_home_what_it_can_and_the_rest_when_the_kernel_has_let_go(field: str | None) -> None:
     with sides(queues=2, frames=32, entries=8, checked=False) as both:
         made = both.made
         both.take(0)
@@ -325,11 +325,33 @@ def test_a_side_that_ends_takes_home_what_the_kernel_had_of_it_and_nothing_else(
         made.line(other.handle).owner, made.line(other.handle).next = Owner.TX, 77
         made.queues[0].receive(LONG)
         made.receive(most=1)  # the first of its three frames
-        assert end_receiving(both.inbox, made.receiver().number) == 5
-        assert end_sending(both.outbox, made.transmitter.number) == 1
-        assert [pool.free for pool in made.pools] == [16, 8]
-        assert made.owner(other.handle) == Owner.TX
+        if field:
+            setattr(made.transmitter, field, 1)  # TX does not say what the kernel has taken
+        left = int(field is not None)
+        assert made.receiver().filled == 5
+        assert [end_receiving(both.inbox), made.receiver().filled] == [2, 3]
+        assert [end_sending(both.outbox), made.transmitter.outstanding] == [left, left]
         assert take_batch(both.inbox, 1) == prepare(both.outbox) == CLOSED
+        assert made.pools[0].free == 16 - 3 - left
+        assert [end_receiving(both.inbox), end_sending(both.outbox)] == [0, left]
+        numbers = made.receiver().number, made.transmitter.number
+        assert [take_back(made.table.memory, number) for number in numbers] == [3, left]
+        assert [pool.free for pool in made.pools] == [16, 8]
+        assert [take_back(made.table.memory, number) for number in numbers] == [0, 0]
+        assert made.owner(other.handle) == Owner.TX
+
+
+def test_what_the_kernel_has_counts_for_another_side() -> None:
+    with sides(checked=False) as both, sides(checked=False) as other:
+        for number, one in enumerate((both, other), 1):
+            one.made.receiver().filled = 10 * number
+            one.made.transmitter.outstanding, one.made.transmitter.outstanding_packets = 5 * number, 3 * number
+        for _ in range(2):
+            hand_over_filled(both.inbox, other.inbox)
+            hand_over_sent(both.outbox, other.outbox)
+            assert [one.made.receiver().filled for one in (both, other)] == [0, 30]
+            assert [one.made.transmitter.outstanding for one in (both, other)] == [0, 15]
+            assert [one.made.transmitter.outstanding_packets for one in (both, other)] == [0, 9]
 
 
 # --- where everything is ----------------------------------------------------------------------------------------
