@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from itertools import repeat
+from sys import is_finalizing
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -157,7 +158,7 @@ class Drafts(Origin):
 
     def __del__(self) -> None:
         rows = getattr(self, "_rows", None)
-        if rows is not None:
+        if rows is not None and not is_finalizing():
             self.umem.end_packets(rows)
 
 

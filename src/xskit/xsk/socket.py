@@ -35,7 +35,7 @@ from xskit.xsk.mapping import MappedRing
 from xskit.xsk.opening import HIGHEST_QUEUE, MOST_ENTRIES, MOST_FRAMES, BindMode, Plan, check
 from xskit.xsk.packet import ROW, Origin, Packet, Sendable, as_tuples
 from xskit.xsk.path.owner import Owner
-from xskit.xsk.turn import Inside, Turn, new_token
+from xskit.xsk.turn import Inside, Turn, new_token, weakly
 from xskit.xsk.umem import OwnedRing, Umem, require_open
 
 if TYPE_CHECKING:
@@ -571,7 +571,8 @@ class Socket(Closing):
         side = self._receiving_side()
         assert self.receiver is not None
         assert self.receiver.rings.rx is not None
-        return RxRing(side.receiver_address, self.receiver.rings.rx, self.umem, self._while_receiving)
+        guard = weakly(self._while_receiving, self._name())
+        return RxRing(side.receiver_address, self.receiver.rings.rx, self.umem, guard)
 
     @cached_property
     def fill(self) -> FillRing:
@@ -580,7 +581,7 @@ class Socket(Closing):
 
         side, ring = self._receiving_side(), self.primary.rings.fill
         assert ring is not None
-        return FillRing(side.receiver_address, ring, self.umem, self._while_receiving)
+        return FillRing(side.receiver_address, ring, self.umem, weakly(self._while_receiving, self._name()))
 
     @cached_property
     def tx(self) -> TxRing:
@@ -591,7 +592,8 @@ class Socket(Closing):
         assert self.transmitter is not None
         assert self.transmitter.rings.tx is not None
         ring = self.transmitter.rings.tx
-        return TxRing(side.transmitter_address, ring, self.umem, self._while_sending, side.most_frames)
+        guard = weakly(self._while_sending, self._name())
+        return TxRing(side.transmitter_address, ring, self.umem, guard, side.most_frames)
 
     @cached_property
     def completion(self) -> CompletionRing:
@@ -600,7 +602,7 @@ class Socket(Closing):
 
         side, ring = self._sending_side(), self.primary.rings.completion
         assert ring is not None
-        return CompletionRing(side.transmitter_address, ring, self.umem, self._while_sending)
+        return CompletionRing(side.transmitter_address, ring, self.umem, weakly(self._while_sending, self._name()))
 
     def kick(self) -> None:
         """Tell the kernel of what lies in TX, where it asks for that: one sendto. COMPLETION stays as it is.

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from threading import get_ident
 from types import FrameType
 from typing import Any
+from weakref import WeakMethod
 
 from xskit.errors import UsageError
 
@@ -103,6 +104,23 @@ class Inside:
     def __exit__(self, *_error: object) -> None:
         self._turn.give(self._token)
         self._leave()
+
+
+def weakly(make: Callable[[], Inside], name: str) -> Callable[[], Inside]:
+    """The same method of a socket of that name, without keeping the socket: for what the socket itself keeps.
+
+    Raises, when called:
+        UsageError: the socket was forgotten.
+    """
+    method = WeakMethod(make)
+
+    def inside() -> Inside:
+        alive = method()
+        if alive is None:
+            raise UsageError(f"the socket of {name} is closed")
+        return alive()
+
+    return inside
 
 
 def new_token() -> Token:
