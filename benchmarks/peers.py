@@ -42,7 +42,7 @@ from twins import check_layout, function, load
 from xskit.bench.bed import Bed, Place
 from xskit.bench.ends import End, waiting
 from xskit.bench.far import LiveSource
-from xskit.bench.loops.modes import run_l2fwd, run_rxdrop, run_txonly
+from xskit.bench.loops.modes import run
 from xskit.bench.programs import Counting, SocketProgram, sink_program
 from xskit.bench.runner import run_once
 from xskit.bench.settings import BenchMode, Case, Conditions
@@ -150,7 +150,6 @@ def against_twin(bed: Bed, mode: BenchMode, size: int, rounds: int) -> Paired:
         stack.callback(worker.close)
         worker.view.meter = 0
         peer = stack.enter_context(TwinEnd(end))
-        ours = {"rxdrop": run_rxdrop, "txonly": run_txonly, "l2fwd": run_l2fwd}[mode]
         burst, came = BURST[mode], end.receivers[0]
 
         def ours_once() -> tuple[float, int]:
@@ -160,7 +159,7 @@ def against_twin(bed: Bed, mode: BenchMode, size: int, rounds: int) -> Paired:
             else:
                 count = fill_up(burst)
                 worker.view.limit, worker.view.done = came.packets + count, came.packets
-            ours(worker.address, ENDLESS)
+            run(worker.address, ENDLESS)
             return worker.view.stopped_cpu_ns - worker.view.started_cpu_ns, count
 
         def twin_once() -> tuple[float, int]:

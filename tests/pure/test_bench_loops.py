@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.pure.support_bench import FRAME_BYTES, Queue, Worker
-from xskit.bench.loops.modes import run_forward, run_l2fwd, run_latency, run_loss, run_rxdrop, run_txonly
+from xskit.bench.loops.modes import run
 from xskit.bench.loops.records import WINDOW
 from xskit.bench.packet import PKTGEN_MAGIC, PacketSpec
 from xskit.jit import store_word
@@ -54,7 +54,7 @@ def test_rxdrop_counts_and_gives_every_frame_back(make: Callable[..., Any]) -> N
     queue.receive([b"a" * 60])
     queue.receive([b"b" * 1792, b"b" * 1792, b"b" * 100])
     given_out = [0, 1, 2, 3]
-    assert run_rxdrop(worker.address, 2) == 2
+    assert run(worker.address, 2) == 2
     came = queue.receiver
     assert (came.packets, came.frames, came.bytes) == (2, 4, 60 + 2 * 1792 + 100)
     assert [address // FRAME_BYTES for address in queue.refill()] == given_out
@@ -65,19 +65,18 @@ def test_rxdrop_takes_a_batch_a_round_and_stops_at_its_limit(make: Callable[...,
     worker = make(Worker, queue)
     for _ in range(20):
         queue.receive([b"x" * 60])
-    run_rxdrop(worker.address, 1)
+    run(worker.address, 1)
     assert queue.receiver.packets == queue.view.batch == 8
     worker.view.limit = 16
-    assert run_rxdrop(worker.address, 100) == 1
+    assert run(worker.address, 100) == 1
     assert queue.receiver.packets == 16
 
 
-def test_a_stop_word_ends_every_loop(make: Callable[..., Any]) -> None:
+def test_a_stop_word_ends_the_loop(make: Callable[..., Any]) -> None:
     queue = make(Queue, source=NUMBERED, check=NUMBERED, echo=True)
     worker = make(Worker, queue, make(Queue, source=NUMBERED, check=NUMBERED, echo=True))
     store_word(worker.address, 1)
-    for loop in (run_rxdrop, run_txonly, run_l2fwd, run_forward, run_latency, run_loss):
-        assert loop(worker.address, 5) == 0
+    assert run(worker.address, 5) == 0
 
 
 def test_a_full_fill_ring_is_counted_and_nothing_is_lost(make: Callable[..., Any]) -> None:
@@ -87,27 +86,27 @@ def test_a_full_fill_ring_is_counted_and_nothing_is_lost(make: Callable[..., Any
     for burst in (40, 26):
         for _ in range(burst):
             queue.receive([b"x" * 60])
-        run_rxdrop(worker.address, 10)
+        run(worker.address, 10)
     assert queue.fill.filled == queue.receiver.packets == 64
     assert queue.receiver.fill_fails > 0
     queue.refill()
-    run_rxdrop(worker.address, 1)
+    run(worker.address, 1)
     assert queue.receiver.packets == 66
 
 
 def test_txonly_sends_what_lies_ready_and_uses_a_slot_again_only_when_completed(make: Callable[..., Any]) -> None:
     queue = make(Queue, source=PLAIN)
     worker = make(Worker, queue)
-    run_txonly(worker.address, 3)
+    run(worker.address, 3)
     assert queue.tx.filled == 24
     sent = queue.transmitter
     assert sent.packets == sent.outstanding == sent.outstanding_packets == 24
     packets = queue.send(complete=False)
     assert packets == [PLAIN.build()] * 24
-    run_txonly(worker.address, 3)
+    run(worker.address, 3)
     assert queue.tx.filled == 8  # 32 slots in all
     queue.complete([number * FRAME_BYTES for number in range(40, 64)])
-    run_txonly(worker.address, 1)
+    run(worker.address, 1)
     assert sent.packets - sent.outstanding_packets == 24
     assert queue.ready.free + sent.outstanding == 32
 
@@ -116,9 +115,9 @@ def test_txonly_ends_when_its_packets_are_sent_and_home(make: Callable[..., Any]
     queue = make(Queue, source=PLAIN)
     worker = make(Worker, queue)
     queue.source.left = 10
-    assert run_txonly(worker.address, 20) == 20
+    assert run(worker.address, 20) == 20
     assert len(queue.send()) == 10
-    assert run_txonly(worker.address, 20) == 1
+    assert run(worker.address, 20) == 1
     assert (queue.transmitter.packets, queue.transmitter.outstanding_packets) == (10, 0)
     assert queue.transmitter.outstanding == 0
 
@@ -127,11 +126,11 @@ def test_a_packet_of_several_frames_is_one_packet(make: Callable[..., Any]) -> N
     queue = make(Queue, source=JUMBO)
     worker = make(Worker, queue)
     queue.source.left = 4
-    run_txonly(worker.address, 2)
+    run(worker.address, 2)
     assert (queue.transmitter.packets, queue.transmitter.outstanding) == (4, 12)
     assert queue.ready.free == 10 - 4
     assert queue.send() == [JUMBO.build()] * 4
-    run_txonly(worker.address, 1)
+    run(worker.address, 1)
     assert (queue.transmitter.outstanding_packets, queue.transmitter.outstanding) == (0, 0)
     assert queue.ready.free == 10
 
@@ -140,7 +139,7 @@ def test_numbers_and_times_are_written_in_network_order(make: Callable[..., Any]
     queue = make(Queue, source=NUMBERED)
     worker = make(Worker, queue)
     queue.source.sequence = 0xFFFF_FFFE
-    run_txonly(worker.address, 1)
+    run(worker.address, 1)
     packets = queue.send()
     headers = [struct.unpack_from("!IIII", packet, NUMBERED.stamp_offset) for packet in packets]
     assert {header[0] for header in headers} == {PKTGEN_MAGIC}
@@ -150,13 +149,14 @@ def test_numbers_and_times_are_written_in_network_order(make: Callable[..., Any]
 
 def test_l2fwd_swaps_the_macs_of_the_first_fragment_only(make: Callable[..., Any]) -> None:
     queue = make(Queue)
+    queue.view.partner = queue.address
     worker = make(Worker, queue)
     jumbo = JUMBO.build()
     queue.receive([PLAIN.build()])
     queue.receive(fragments(jumbo))
-    run_l2fwd(worker.address, 1)
+    run(worker.address, 1)
     assert queue.send() == [swapped_macs(PLAIN.build()), swapped_macs(jumbo)]
-    run_l2fwd(worker.address, 1)
+    run(worker.address, 1)
     assert queue.receiver.packets == queue.transmitter.packets == queue.pool.books.sent == 2
     assert queue.transmitter.outstanding == 0
     assert len(queue.refill()) == 4
@@ -164,13 +164,14 @@ def test_l2fwd_swaps_the_macs_of_the_first_fragment_only(make: Callable[..., Any
 
 def test_a_packet_cut_by_the_end_of_a_batch_is_put_together(make: Callable[..., Any]) -> None:
     queue = make(Queue)
+    queue.view.partner = queue.address
     worker = make(Worker, queue)
     queue.view.batch = 2
     jumbo = JUMBO.build()
     queue.receive(fragments(jumbo))
-    run_l2fwd(worker.address, 1)
+    run(worker.address, 1)
     assert (queue.receiver.packets, queue.receiver.frames) == (0, 2)
-    run_l2fwd(worker.address, 1)
+    run(worker.address, 1)
     assert queue.receiver.packets == 1
     assert queue.send() == [swapped_macs(jumbo)]
 
@@ -178,13 +179,14 @@ def test_a_packet_cut_by_the_end_of_a_batch_is_put_together(make: Callable[..., 
 def test_forward_sends_frames_home_to_where_they_came_from(make: Callable[..., Any]) -> None:
     first = make(Queue)
     second = make(Queue, memory=first.memory, table=first.table, first=32)
+    first.view.partner, second.view.partner = second.address, first.address
     worker = make(Worker, first, second)
     first.receive([b"there" * 20])
     second.receive([b"back!" * 20])
-    run_forward(worker.address, 1)
+    run(worker.address, 1)
     assert second.send() == [b"there" * 20]
     assert first.send() == [b"back!" * 20]
-    run_forward(worker.address, 1)
+    run(worker.address, 1)
     assert [address // FRAME_BYTES for address in first.refill()] == [0]
     assert [address // FRAME_BYTES for address in second.refill()] == [32]
 
@@ -193,18 +195,18 @@ def test_latency_keeps_one_packet_on_its_way_and_knows_it_again(make: Callable[.
     queue = make(Queue, source=NUMBERED, echo=True)
     worker = make(Worker, queue)
     queue.source.left = 2
-    run_latency(worker.address, 5)
+    run(worker.address, 5)
     (packet,) = queue.send()
     queue.receive([b"\0" * 96])  # not ours
     queue.receive([numbered(7)])  # ours, but not the one
     queue.receive([packet])
-    run_latency(worker.address, 5)
+    run(worker.address, 5)
     assert (queue.echo.count, queue.echo.strangers, queue.echo.lost) == (1, 2, 0)
     assert 0 < queue.echo.min_ns == queue.echo.max_ns == queue.echo.sum_ns
     (packet,) = queue.send()
     assert packet == numbered(1)[: NUMBERED.stamp_offset + 8] + packet[NUMBERED.stamp_offset + 8 :]
     queue.echo.patience_ns = 0
-    run_latency(worker.address, 5)
+    run(worker.address, 5)
     assert (queue.echo.count, queue.echo.lost, queue.echo.waiting) == (1, 1, 0)
 
 
@@ -214,14 +216,14 @@ def test_a_changed_byte_anywhere_is_seen(make: Callable[..., Any]) -> None:
         worker = make(Worker, queue)
         good = spec.build()
         queue.receive(fragments(swapped_macs(good)))
-        run_loss(worker.address, 4)
+        run(worker.address, 4)
         assert (queue.receiver.packets, queue.check.corrupted) == (1, 0)
         places = [12, 30, 41, spec.stamp_offset, len(good) - 1, len(good) // 2 + 10]
         for count, at in enumerate(places, start=1):
             bad = bytearray(good)
             bad[at] ^= 1
             queue.receive(fragments(bytes(bad)))
-            run_loss(worker.address, 4)
+            run(worker.address, 4)
             queue.refill()
             assert queue.check.corrupted == count
 
@@ -233,7 +235,7 @@ def test_packets_too_long_and_too_short_are_seen(make: Callable[..., Any]) -> No
         queue.receive([spec.build()[:-1]])
         queue.receive([spec.build() + b"\0"])
         queue.receive([spec.build()[:30]])
-        run_loss(worker.address, 2)
+        run(worker.address, 2)
         assert queue.check.corrupted == 3
 
 
@@ -249,7 +251,7 @@ def test_lost_doubled_and_reordered_numbers_are_told_apart(numbers: list[int], s
         queue.check.next = start
         for number in numbers:
             queue.receive([numbered(start + number)])
-            run_loss(worker.address, 1)
+            run(worker.address, 1)
             queue.refill()
         seen: set[int] = set()
         highest, reordered, duplicates = -1, 0, 0
@@ -274,7 +276,7 @@ def test_a_number_from_before_the_window_counts_as_doubled(make: Callable[..., A
     worker = make(Worker, queue)
     for number in (0, WINDOW + 10, 1, 11):
         queue.receive([numbered(number)])
-    run_loss(worker.address, 1)
+    run(worker.address, 1)
     assert (queue.check.unique, queue.check.duplicates, queue.check.reordered) == (3, 1, 1)
 
 
@@ -284,7 +286,7 @@ def test_time_with_work_is_counted_and_the_first_round_is_not_metered(make: Call
     worker.view.meter = 1
     for _ in range(20):
         queue.receive([b"x" * 60])
-    run_rxdrop(worker.address, 5)
+    run(worker.address, 5)
     view = worker.view
     assert (view.done, view.metered, view.idle) == (20, 12, 1)
     assert view.metered_ns > 0

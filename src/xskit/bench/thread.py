@@ -1,4 +1,4 @@
-"""A thread in one of the compiled loops: pinned, with the priority and the rights it is given."""
+"""A thread in the compiled loop: pinned, with the priority and the rights it is given."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from xskit import libc
 from xskit.bench.ends import End
-from xskit.bench.loops.modes import run_forward, run_l2fwd, run_latency, run_loss, run_rxdrop, run_txonly
+from xskit.bench.loops.modes import run
 from xskit.bench.loops.records import HALT, STOP, BenchWorker
 from xskit.bench.settings import BenchMode
 from xskit.engine.loop_thread import FOR_EVER, POLLIN, POLLOUT, LoopThread, fill_pollfds, pin, sleep_exactly
@@ -22,16 +22,7 @@ from xskit.errors import KernelError
 from xskit.jit import store_word
 from xskit.memory import Arena, array_at, record_view, size_of
 
-__all__ = ["LOOPS", "BenchThread", "Meter", "drop_capabilities"]
-
-LOOPS: dict[BenchMode, Callable[[int, int], int]] = {
-    "rxdrop": run_rxdrop,
-    "txonly": run_txonly,
-    "l2fwd": run_l2fwd,
-    "forward": run_forward,
-    "latency": run_latency,
-    "loss": run_loss,
-}
+__all__ = ["BenchThread", "Meter", "drop_capabilities"]
 
 
 @dataclass(frozen=True)
@@ -72,8 +63,8 @@ class BenchThread:
     """One worker.
 
     Args:
-        mode: which loop.
-        ends: whose queues it works on; for forward, pairs.
+        mode: what its queues do.
+        ends: whose queues it works on; for forward, two.
         cpu: to pin it to; None leaves it to the scheduler.
         poll: sleep in poll(2) where there is nothing to do.
         limit: stop by itself when so many packets were received; 0: never.
@@ -95,8 +86,10 @@ class BenchThread:
         self.mode, self.ends, self.cpu = mode, list(ends), cpu
         self._priority, self._reduce = priority, reduce_capabilities
         addresses = [address for end in ends for address in end.addresses]
-        if mode == "forward":
-            addresses = [address for pair in zip(*(end.addresses for end in ends), strict=True) for address in pair]
+        if mode in ("l2fwd", "forward"):
+            for end, other in zip(ends, ends if mode == "l2fwd" else reversed(ends), strict=True):
+                for queue, partner in zip(end.queues, other.addresses, strict=True):
+                    queue.partner = partner
         sockets = [opened for end in ends for opened in end.sockets]
         self._arena = Arena()
         record, table = self._arena.reserve(size_of(BenchWorker)), self._arena.reserve(8 * len(addresses))
@@ -133,7 +126,7 @@ class BenchThread:
 
     def turn(self, rounds: int) -> None:
         """Instead of starting: so many rounds of the loop, now, in the calling thread, which goes on at once."""
-        LOOPS[self.mode](self.address, rounds)
+        run(self.address, rounds)
 
     @property
     def running(self) -> bool:
@@ -199,16 +192,15 @@ class BenchThread:
                 self._arena.close()
 
     def _body(self) -> None:
-        loop = LOOPS[self.mode]
         try:
             self._prepare_thread()
-            loop(self.address, 0)  # compiled, or loaded, before the clock runs
+            run(self.address, 0)  # compiled, or loaded, before the clock runs
             self._clock = time.pthread_getcpuclockid(threading.get_ident())
             self._prepared = True
         finally:
             self._ready.set()
         self._go.wait()
-        loop(self.address, FOR_EVER)
+        run(self.address, FOR_EVER)
 
     def _prepare_thread(self) -> None:
         sleep_exactly()

@@ -1,13 +1,17 @@
-"""The loops themselves, one a mode: rounds over the worker's queues until the stop word is set or the limit reached.
+"""The loop itself. What a queue does in its turn follows from what it has:
 
-Each takes the address of a BenchWorker and the most rounds to do, and returns the rounds done.
+partner        sends what it received out of that one; out of itself, with the MAC addresses swapped
+source         sends what lies ready
+check          compares what it received
+echo, source   sends one packet and waits for it
+nothing        drops what it received
 """
 
 from __future__ import annotations
 
 from xskit.bench.loops.echo import ping
 from xskit.bench.loops.receive import drop, hand_over, verify
-from xskit.bench.loops.records import STOP, BenchWorker, echo_at, queue_at, source_at, worker_at
+from xskit.bench.loops.records import STOP, BenchQueue, BenchWorker, echo_at, queue_at, source_at, worker_at
 from xskit.bench.loops.rounds import begin, end, settle
 from xskit.bench.loops.transmit import send
 from xskit.jit import as_i64, compiled, i64, inlined, load_acquire64
@@ -23,44 +27,30 @@ def fill(address: int) -> int:
     return receiver.filled
 
 
-@compiled("int64(int64, int64)")
-def run_rxdrop(address: int, rounds: int) -> int:
-    """Receive, count, give the frames back."""
-    worker = worker_at(address)
-    queues = as_i64(worker.queues)
-    begin(worker)
-    done = 0
-    while done < rounds and load_acquire64(address + STOP) == 0:
-        done += 1
-        work = i64(0)
-        for number in range(worker.queue_count):
-            work += drop(queue_at(queues[number]))
-        if settle(worker, work, 0):
-            break
-    end(worker)
-    return done
+@inlined
+def turn(queue: BenchQueue, address: int, scratch: int) -> int:
+    """A queue's turn; returns how many packets it sent or frames it received."""
+    if queue.partner != 0:
+        return hand_over(queue, queue_at(queue.partner), queue.partner == address)
+    if queue.echo != 0:
+        return ping(queue, scratch)
+    if queue.source == 0 and queue.check == 0:
+        return drop(queue)
+    work = i64(0)
+    if queue.source != 0:
+        work += send(queue, scratch)
+    if queue.check != 0:
+        work += verify(queue)
+    return work
 
 
 @inlined
-def next_due(worker: BenchWorker) -> int:
-    """When the first source may send again; 0 where that is not a matter of time."""
-    queues = as_i64(worker.queues)
-    earliest = i64(0)
-    for number in range(worker.queue_count):
-        queue = queue_at(queues[number])
-        if queue.source != 0:
-            due_ns = i64(source_at(queue.source).due_ns)
-            earliest = due_ns if earliest == 0 else min(earliest, due_ns)
-    return earliest
-
-
-@inlined
-def is_sent(worker: BenchWorker) -> bool:
-    """Every source has sent what it should, all frames are back, and no echo is waited for."""
+def is_over(worker: BenchWorker) -> bool:
+    """There are only sources, all of them have sent what they should, all frames are back, and no echo is awaited."""
     queues = as_i64(worker.queues)
     for number in range(worker.queue_count):
         queue = queue_at(queues[number])
-        if queue.source == 0 or source_at(queue.source).left > 0:
+        if queue.source == 0 or queue.check != 0 or source_at(queue.source).left > 0:
             return False
         if transmitter_at(queue.transmitter).outstanding > 0:
             return False
@@ -70,8 +60,9 @@ def is_sent(worker: BenchWorker) -> bool:
 
 
 @compiled("int64(int64, int64)")
-def run_txonly(address: int, rounds: int) -> int:
-    """Send what lies ready; what was completed can be sent again."""
+def run(address: int, rounds: int) -> int:
+    """The loop of the BenchWorker at an address: at most so many rounds over its queues, until the stop word is set,
+    the limit is reached, or its sources are through. Returns how many rounds it were."""
     worker = worker_at(address)
     queues = as_i64(worker.queues)
     begin(worker)
@@ -80,89 +71,8 @@ def run_txonly(address: int, rounds: int) -> int:
         done += 1
         work = i64(0)
         for number in range(worker.queue_count):
-            work += send(queue_at(queues[number]), worker.scratch)
-        settle(worker, work, next_due(worker))
-        if work == 0 and is_sent(worker):
-            break
-    end(worker)
-    return done
-
-
-@compiled("int64(int64, int64)")
-def run_l2fwd(address: int, rounds: int) -> int:
-    """Receive, swap the MAC addresses, send out of the same port."""
-    worker = worker_at(address)
-    queues = as_i64(worker.queues)
-    begin(worker)
-    done = 0
-    while done < rounds and load_acquire64(address + STOP) == 0:
-        done += 1
-        work = i64(0)
-        for number in range(worker.queue_count):
-            queue = queue_at(queues[number])
-            work += hand_over(queue, queue, 1)
-        if settle(worker, work, 0):
-            break
-    end(worker)
-    return done
-
-
-@compiled("int64(int64, int64)")
-def run_forward(address: int, rounds: int) -> int:
-    """Queues come in pairs: what one receives the other one sends, unchanged, and the other way round."""
-    worker = worker_at(address)
-    queues = as_i64(worker.queues)
-    begin(worker)
-    done = 0
-    while done < rounds and load_acquire64(address + STOP) == 0:
-        done += 1
-        work = i64(0)
-        for pair in range(worker.queue_count // 2):
-            first, second = queue_at(queues[2 * pair]), queue_at(queues[2 * pair + 1])
-            work += hand_over(first, second, 0)
-            work += hand_over(second, first, 0)
-        if settle(worker, work, 0):
-            break
-    end(worker)
-    return done
-
-
-@compiled("int64(int64, int64)")
-def run_latency(address: int, rounds: int) -> int:
-    """One packet there and back at a time, for each queue."""
-    worker = worker_at(address)
-    queues = as_i64(worker.queues)
-    begin(worker)
-    done = 0
-    while done < rounds and load_acquire64(address + STOP) == 0:
-        done += 1
-        work = i64(0)
-        for number in range(worker.queue_count):
-            work += ping(queue_at(queues[number]), worker.scratch)
-        settle(worker, work, next_due(worker))
-        if is_sent(worker):
-            break
-    end(worker)
-    return done
-
-
-@compiled("int64(int64, int64)")
-def run_loss(address: int, rounds: int) -> int:
-    """Queues with a source send numbered packets; those with a check look at what comes."""
-    worker = worker_at(address)
-    queues = as_i64(worker.queues)
-    begin(worker)
-    done = 0
-    while done < rounds and load_acquire64(address + STOP) == 0:
-        done += 1
-        work = i64(0)
-        for number in range(worker.queue_count):
-            queue = queue_at(queues[number])
-            if queue.source != 0:
-                work += send(queue, worker.scratch)
-            if queue.check != 0:
-                work += verify(queue)
-        if settle(worker, work, next_due(worker)):
+            work += turn(queue_at(queues[number]), queues[number], worker.scratch)
+        if settle(worker, work) or (work == 0 and is_over(worker)):
             break
     end(worker)
     return done

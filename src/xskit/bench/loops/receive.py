@@ -67,7 +67,7 @@ def unfinished(receiver: Receiver) -> int:
 
 
 @inlined
-def hand_over(source: BenchQueue, target: BenchQueue, swap: int) -> int:
+def hand_over(source: BenchQueue, target: BenchQueue, swap: bool) -> int:
     """l2fwd and forward: from RX of one queue to TX of another one, or of the same; returns how many frames came."""
     receiver, transmitter = receiver_at(source.receiver), transmitter_at(target.transmitter)
     regain(transmitter)

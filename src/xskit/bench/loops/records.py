@@ -18,6 +18,7 @@ class BenchQueue(Record):
 
     receiver: I64
     transmitter: I64
+    partner: I64  # the BenchQueue that sends what this one receives
     source: I64
     check: I64
     echo: I64

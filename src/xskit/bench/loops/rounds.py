@@ -1,8 +1,8 @@
-"""What all loops do between two rounds: count the time in which there was work, and wait."""
+"""What the loop does between two rounds: count the time in which there was work, and wait."""
 
 from __future__ import annotations
 
-from xskit.bench.loops.records import BenchWorker, queue_at
+from xskit.bench.loops.records import BenchWorker, queue_at, source_at
 from xskit.engine.clock import read_any_clock, read_clock, wait
 from xskit.jit import as_i64, i64, inlined
 from xskit.xsk.path.receive import receiver_at
@@ -14,6 +14,7 @@ THREAD_CPU = 3
 
 LONGEST_WAIT_NS = 10_000_000
 """So soon is a stop word seen."""
+NEVER_NS = (1 << 63) - 1
 
 
 @inlined
@@ -44,18 +45,18 @@ def finish_stretch(worker: BenchWorker) -> None:
 
 
 @inlined
-def settle(worker: BenchWorker, work: int, due_ns: int) -> bool:
+def settle(worker: BenchWorker, work: int) -> bool:
     """A round is over; True: the limit is reached and nothing is on its way.
 
-    The clock is read after rounds without work only. `due_ns`: when there will be something to send, 0 where nobody
-    knows. What is rare stands in functions of its own, so that this one is small where there is work.
+    The clock is read after rounds without work only. What is rare stands in functions of its own, so that this one is
+    small where there is work.
     """
     if work > 0:
         worker.done += work
         if worker.idle:
             begin_stretch(worker)
     else:
-        pause(worker, due_ns)
+        pause(worker)
     return worker.done >= worker.limit and is_enough(worker)
 
 
@@ -70,7 +71,7 @@ def begin_stretch(worker: BenchWorker) -> None:
 
 
 @inlined
-def pause(worker: BenchWorker, due_ns: int) -> None:
+def pause(worker: BenchWorker) -> None:
     """There was nothing to do: note it, and sleep where that is wanted."""
     now_ns = read_clock(worker.scratch)
     if worker.idle == 0:
@@ -79,13 +80,23 @@ def pause(worker: BenchWorker, due_ns: int) -> None:
         worker.idle = 1
     worker.looked_ns = now_ns
     if worker.poll and may_sleep(worker):
-        sleep_ns = LONGEST_WAIT_NS
-        if due_ns > 0:
-            sleep_ns = min(sleep_ns, max(due_ns - now_ns, 0))
+        sleep_ns = min(LONGEST_WAIT_NS, max(next_due(worker) - now_ns, 0))
         if sleep_ns > 0:
             count_polls(worker)
             wait(worker.descriptors, worker.descriptor_count, sleep_ns, worker.scratch)
             worker.looked_ns = read_clock(worker.scratch)
+
+
+@inlined
+def next_due(worker: BenchWorker) -> int:
+    """When the first source may send again; never, where that is not a matter of time."""
+    queues = as_i64(worker.queues)
+    earliest = i64(NEVER_NS)
+    for number in range(worker.queue_count):
+        queue = queue_at(queues[number])
+        if queue.source != 0 and source_at(queue.source).due_ns > 0:
+            earliest = min(earliest, source_at(queue.source).due_ns)
+    return earliest
 
 
 @inlined
