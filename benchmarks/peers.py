@@ -238,7 +238,7 @@ def open_end(case: Case, place: Place, stack: ExitStack) -> tuple[End, Callable[
         )
     )
     if sends:
-        stack.enter_context(Counting(lambda frags: sink_program(frags=frags), look(place.far[0]).index))
+        stack.enter_context(Counting(sink_program, look(place.far[0]).index))
     if not receives:
         return end, lambda burst: burst
     end.admit()
@@ -296,7 +296,7 @@ def xdpsock(case: Case, place: Place, cpu: int) -> float:
     while True:
         with inside(place.namespace), ExitStack() as stack:
             if case.mode != "rxdrop":
-                stack.enter_context(Counting(lambda frags: sink_program(frags=frags), look(place.far[0]).index))
+                stack.enter_context(Counting(sink_program, look(place.far[0]).index))
             source = LiveSource(case, place, place.far, other_cpu(cpu)) if case.mode != "txonly" else None
             if source:
                 stack.callback(source.close)

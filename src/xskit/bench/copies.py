@@ -13,10 +13,9 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from xskit import libc
+from xskit.closing import Closing
 
 __all__ = ["RECEIVING", "SENDING", "CopyCount"]
 
@@ -26,40 +25,36 @@ RECEIVING = ("__xsk_rcv",)
 _GROUP = f"xk{os.getpid()}"
 
 
-class CopyCount:
-    """Counts from entering to leaving.
+class CopyCount(Closing):
+    """Counts from when it is made to `close`.
 
     Args:
         functions: to count the calls of.
 
     Attributes:
-        calls: of each of them, on the whole machine meanwhile; None: nobody knows, and `why`.
+        calls: of each of them, on the whole machine meanwhile; None: nobody knows, and `why`, or not closed yet.
     """
 
     def __init__(self, functions: Sequence[str] = SENDING) -> None:
         self._functions = functions
         self.calls: dict[str, int] | None = None
         self.why = ""
-
-    def __enter__(self) -> Self:
         try:
-            if not (TRACING / "events").is_dir():
-                _mount()
+            if not (TRACING / "events").is_dir():  # tracefs, where it belongs
+                libc.mount("tracefs", str(TRACING), "tracefs", 0)
             if not (TRACING / "kprobe_events").exists():
                 self.why = "this kernel has no kprobes (CONFIG_KPROBE_EVENTS)"
-                return self
+                return
             for function in self._functions:
                 _say(f"p:{_GROUP}/{_event(function)} {function}")
             (TRACING / "events" / _GROUP / "enable").write_text("1")
         except OSError as error:
             self.why = f"the kernel does not let it be probed: {error.strerror}"
             self._remove()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.why:
+    def close(self) -> None:
+        """Read the counts and take the probes away; twice is fine."""
+        if self.why or self.calls is not None:
             return
         (TRACING / "events" / _GROUP / "enable").write_text("0")
         hits = dict(line.split()[:2] for line in (TRACING / "kprobe_profile").read_text().splitlines())
@@ -84,8 +79,3 @@ def _say(line: str) -> None:
         os.write(fd, f"{line}\n".encode())
     finally:
         os.close(fd)
-
-
-def _mount() -> None:
-    """tracefs, where it belongs. Raises OSError."""
-    libc.mount("tracefs", str(TRACING), "tracefs", 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 __all__ = ["Cell", "Column", "Dots", "Folded", "Heading", "Items", "Part", "Plot", "Row", "Table", "Unit", "shown"]
 
@@ -58,12 +58,6 @@ class Table:
         """Columns are headings and the units of what stands below them."""
         return cls(title, [Column(*column) for column in columns.items()], [list(row) for row in rows], note)
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Table:
-        """What asdict gave."""
-        columns = [Column(**column) for column in values["columns"]]
-        return cls(values["title"], columns, [list(row) for row in values["rows"]], values["note"])
-
     def shown(self) -> list[list[str]]:
         """The cells as a person reads them, a list for each row."""
         return [[shown(cell, column.unit) for cell, column in zip(row, self.columns, strict=True)] for row in self.rows]
@@ -78,13 +72,6 @@ class Plot:
     y_unit: str
     curves: Sequence[tuple[str, Sequence[tuple[float, float]]]] = ()
     ticks: dict[float, str] = field(default_factory=dict)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Plot:
-        """What asdict gave; earlier versions had no ticks."""
-        curves = [(label, [(x, y) for x, y in points]) for label, points in values["curves"]]
-        ticks = {float(x): label for x, label in values.get("ticks", {}).items()}
-        return cls(values["title"], values["x_unit"], values["y_unit"], curves, ticks)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from xskit.abi.xdp import AF_XDP
 from xskit.bench.loops.modes import fill
 from xskit.bench.loops.records import WINDOW, BenchQueue, Check, Echo, Source
 from xskit.bench.packet import PacketSpec
-from xskit.bench.programs import SocketProgram
+from xskit.bench.programs import SocketProgram, admit_sending
 from xskit.bench.settings import CLOCKS, Case
 from xskit.closing import Closing
 from xskit.engine.histogram import BYTES
@@ -29,7 +29,7 @@ from xskit.xsk.path.table import FramePool, PacketTable
 from xskit.xsk.path.transmit import Transmitter
 from xskit.xsk.umem import Umem
 
-__all__ = ["Counts", "End", "Memory", "total", "waiting"]
+__all__ = ["Counts", "End", "Memory", "open_queues", "total", "waiting"]
 
 SO_BUSY_POLL, SO_PREFER_BUSY_POLL, SO_BUSY_POLL_BUDGET = 46, 69, 70
 """asm-generic/socket.h."""
@@ -118,6 +118,7 @@ class End(Closing):
         memory, first: memory shared with another end, and the first of its frames that are this one's.
 
     Attributes:
+        program: gives packets to it, or None.
         memory: packet memory and packet table.
         sockets: the first one owns FILL and COMPLETION.
         addresses: of their BenchQueue records.
@@ -141,7 +142,7 @@ class End(Closing):
     ) -> None:
         self.interface, self.queue, self.case = interface, queue, case
         self.receives, self.sends = receives, sends
-        self._program = program
+        self.program = program
         self._fill = (case.frames // 2 if source else case.frames) if receives else 0
         with ExitStack() as undo:
             self.memory = memory or undo.enter_context(Memory(case, case.frames))
@@ -219,7 +220,7 @@ class End(Closing):
 
     def _open_socket(self) -> BoundSocket:
         case = self.case
-        generic = self._program is not None and str(self._program.mode) == "generic"
+        generic = self.program is not None and str(self.program.mode) == "generic"
         return BoundSocket(
             look(self.interface),
             self.queue,
@@ -271,16 +272,16 @@ class End(Closing):
 
     def admit(self) -> None:
         """Let packets in."""
-        if self._program is not None:
+        if self.program is not None:
             for number, opened in enumerate(self.sockets):
-                self._program.register(self.queue, number, opened.fd)
-                self.stack.callback(self._program.unregister, self.queue, number)
+                self.program.register(self.queue, number, opened.fd)
+                self.stack.callback(self.program.unregister, self.queue, number)
 
     def dismiss(self) -> None:
         """Let no more in: what comes goes past, to the host."""
-        if self._program is not None:
+        if self.program is not None:
             for number in range(len(self.sockets)):
-                self._program.unregister(self.queue, number)
+                self.program.unregister(self.queue, number)
 
     def histogram(self) -> np.ndarray[Any, Any]:
         """The round trips of all sockets, a copy."""
@@ -346,6 +347,33 @@ class End(Closing):
     def close(self) -> None:
         """Close the sockets; twice is fine."""
         self.stack.close()
+
+
+def open_queues(
+    interface: str,
+    case: Case,
+    stack: ExitStack,
+    *,
+    receives: bool,
+    memories: Sequence[Memory] | None = None,
+    **options: Any,
+) -> list[End]:
+    """An end for each queue of a case on one interface, under one program, closed with the stack. `memories`: one for
+    each of them; `options` are those of End.
+
+    Raises:
+        XskitError: a socket or a program cannot be had.
+    """
+    program = SocketProgram(look(interface).index, case.xdp, case.sharers) if receives else None
+    if attached := program or admit_sending(interface, case.xdp):
+        stack.enter_context(attached)
+    ends = []
+    for number, queue in enumerate(case.queues):
+        memory = memories[number] if memories else None
+        part = case.of_queue(number)
+        ends.append(End(interface, queue, part, receives=receives, program=program, memory=memory, **options))
+        stack.enter_context(ends[-1])
+    return ends
 
 
 def _busy_poll(fd: int, budget: int) -> None:

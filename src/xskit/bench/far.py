@@ -16,15 +16,16 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
 from xskit.bench.bed import Place
-from xskit.bench.ends import End
-from xskit.bench.programs import Counting, SocketProgram, admit_sending, echo_program, sink_program
+from xskit.bench.ends import open_queues
+from xskit.bench.programs import Counting, echo_program, sink_program
 from xskit.bench.settings import LIVE_PACKET_BYTES, BenchMode, Case
 from xskit.bench.thread import BenchThread
+from xskit.bpf.program import ProgramSpec
 from xskit.engine.loop_thread import LoopThread, pin
 from xskit.errors import UsageError
 from xskit.netconf.interfaces import look
@@ -94,20 +95,20 @@ def build(case: Case, place: Place, stack: ExitStack, cpu: int | None) -> list[F
 
     is_live = _is_live(case, place, cpu)
     if case.mode == "txonly":
-        add(FarSink(place.far[0]) if live else Socketed("loss", place.far[0], case, cpu, sends=False))
+        add(FarProgram(place.far[0]) if live else Socketed("loss", place.far[0], case, cpu, sends=False))
     elif case.mode == "latency":
         bounces = live and case.xdp != "generic" and (case.drive == "live" or place.wired or max(case.queues) == 0)
-        add(Reflector(place.far[0]) if bounces else Socketed("l2fwd", place.far[0], case, cpu))
+        add(FarProgram(place.far[0], echo_program) if bounces else Socketed("l2fwd", place.far[0], case, cpu))
     elif case.mode == "l2fwd" and not is_live:
         add(Socketed("loss", place.far[0], case, cpu))
     elif case.both_ways:
         for name in place.far:
-            add(FarSink(name) if is_live else Socketed("loss", name, case, cpu))
+            add(FarProgram(name) if is_live else Socketed("loss", name, case, cpu))
         if is_live:
             add(LiveSource(case, place, place.far, cpu))
     else:
         if case.mode in ("l2fwd", "forward"):
-            add(FarSink(place.far[-1]) if live else Socketed("loss", place.far[-1], case, cpu, sends=False))
+            add(FarProgram(place.far[-1]) if live else Socketed("loss", place.far[-1], case, cpu, sends=False))
         if is_live:
             add(LiveSource(case, place, place.far[:1], cpu))
         else:
@@ -133,11 +134,11 @@ def cpus_for(case: Case, place: Place, preferred: int | None) -> dict[int, int |
     return {queue: next((cpu for cpu in allowed if cpu % queues == queue), None) for queue in case.queues}
 
 
-class FarSink(Far):
-    """Counts and drops."""
+class FarProgram(Far):
+    """A program that counts, and drops or sends back."""
 
-    def __init__(self, interface: str) -> None:
-        self._program = Counting(lambda frags: sink_program(frags=frags), look(interface).index)
+    def __init__(self, interface: str, make: Callable[..., ProgramSpec] = sink_program) -> None:
+        self._program = Counting(make, look(interface).index)
 
     def count(self, counts: FarCounts) -> None:
         """received, received_bytes."""
@@ -147,13 +148,6 @@ class FarSink(Far):
     def close(self) -> None:
         """Detach."""
         self._program.close()
-
-
-class Reflector(FarSink):
-    """Sends back."""
-
-    def __init__(self, interface: str) -> None:
-        self._program = Counting(lambda frags: echo_program(frags=frags), look(interface).index)
 
 
 class LiveSource(Far):
@@ -273,24 +267,9 @@ class Socketed(Far):
         checked = packet if loop == "loss" else None
         self._sends = source is not None
         with ExitStack() as undo:
-            program = SocketProgram(look(interface).index, "auto") if receives else None
-            if attached := program or admit_sending(interface, quiet.xdp):
-                undo.enter_context(attached)
-            self._ends = [
-                undo.enter_context(
-                    End(
-                        interface,
-                        queue,
-                        quiet.of_queue(number),
-                        receives=receives,
-                        sends=sends,
-                        source=source,
-                        check=checked,
-                        program=program,
-                    )
-                )
-                for number, queue in enumerate(case.queues)
-            ]
+            self._ends = open_queues(
+                interface, quiet, undo, receives=receives, sends=sends, source=source, check=checked
+            )
             self._thread = BenchThread(loop, self._ends, cpu=cpu, poll=receives)
             undo.callback(self._thread.close)
             for end in self._ends:

@@ -145,12 +145,12 @@ def admit_sending(name: str, mode: BindMode) -> SocketProgram | None:
 class Counting(_Held):
     """A program that counts what it sees; with `ifindex`, attached natively where that works."""
 
-    def __init__(self, make: Callable[[bool], ProgramSpec], ifindex: int | None = None) -> None:
+    def __init__(self, make: Callable[..., ProgramSpec], ifindex: int | None = None) -> None:
         with ExitStack() as undo:
             spec = MapSpec("xk_counts", MapType.PERCPU_ARRAY, 4, 16, 1)
             self._counts = undo.enter_context(Map.create(spec))
             self.program = undo.enter_context(
-                Program.load(make(available(BpfFeature.XDP_FRAGS)), {_COUNTS: self._counts})
+                Program.load(make(frags=available(BpfFeature.XDP_FRAGS)), {_COUNTS: self._counts})
             )
             if ifindex is not None:
                 link, _, _ = attach_best(lambda where: attach(self.program, ifindex, where), "auto")
@@ -165,7 +165,7 @@ class Counting(_Held):
         It is attached to loopback, which is down in a namespace of ours. Otherwise the kernel would put it in and out
         of the XDP dispatcher at every call, and wait 30 ms for RCU each time (kernel/bpf/dispatcher.c).
         """
-        made = cls(lambda _frags: live_program(number_offset))
+        made = cls(lambda frags: live_program(number_offset))
         try:
             link = attach(made.program, look("lo").index, XdpMode.GENERIC)
         except BaseException:

@@ -18,18 +18,16 @@ import numpy as np
 from xskit.abi.xdp import Statistics
 from xskit.bench import far as far_ends
 from xskit.bench.bed import Place
-from xskit.bench.ends import End, Memory, total
+from xskit.bench.ends import End, Memory, open_queues, total
 from xskit.bench.interrupts import Interrupts
 from xskit.bench.metrics import OF_MODE, Sample, rates, steady_from
 from xskit.bench.notes import explain_silence, notes
 from xskit.bench.others import OtherPrograms
-from xskit.bench.programs import SocketProgram, admit_sending
 from xskit.bench.results import BindModeInUse, Run
 from xskit.bench.settings import Case, Conditions
 from xskit.bench.thread import BenchThread
 from xskit.engine import histogram
 from xskit.errors import UsageError
-from xskit.netconf.interfaces import look
 
 __all__ = ["Observer", "Running", "book", "conclude", "prepared", "run_once", "sample"]
 
@@ -161,34 +159,24 @@ def open_ends(case: Case, place: Place, stack: ExitStack) -> tuple[list[End], Bi
     sends_itself = case.mode in ("txonly", "latency") or (case.mode == "loss" and not place.far)
     numbered = case.packet
     both = case.mode == "forward"  # the two ends of a queue number have one memory, and one worker
-    shared = [stack.enter_context(Memory(case, 2 * case.frames)) if both else None for _ in case.queues]
+    memories = [stack.enter_context(Memory(case, 2 * case.frames)) for _ in case.queues] if both else None
     ends: list[End] = []
-    programs: list[SocketProgram] = []
     for position, name in enumerate(place.near):
         receives = case.mode != "txonly" and not (case.mode == "loss" and len(place.near) == 2 and position == 0)
-        sends = case.mode in ("l2fwd", "forward") or (sends_itself and position == 0)
-        program = None
-        if receives:
-            program = stack.enter_context(SocketProgram(look(name).index, case.xdp, case.sharers))
-            programs.append(program)
-        elif unused := admit_sending(name, case.xdp):
-            stack.enter_context(unused)
-        for number, queue in enumerate(case.queues):
-            end = End(
-                name,
-                queue,
-                case.of_queue(number),
-                receives=receives,
-                sends=sends,
-                source=numbered if sends_itself and position == 0 else None,
-                check=numbered if case.mode == "loss" and receives else None,
-                echo=case.mode == "latency",
-                program=program,
-                memory=shared[number],
-                first=position * case.frames if both else 0,
-            )
-            ends.append(stack.enter_context(end))
+        ends += open_queues(
+            name,
+            case,
+            stack,
+            receives=receives,
+            sends=case.mode in ("l2fwd", "forward") or (sends_itself and position == 0),
+            source=numbered if sends_itself and position == 0 else None,
+            check=numbered if case.mode == "loss" and receives else None,
+            echo=case.mode == "latency",
+            memories=memories,
+            first=position * case.frames if both else 0,
+        )
     first = ends[-1].sockets[0]
+    programs = [end.program for end in ends if end.program is not None]
     why = list(dict.fromkeys([*(why for program in programs for why in program.why), *first.why]))
     xdp = str(programs[0].mode) if programs else "none"
     return ends, BindModeInUse(xdp, first.zero_copy, first.multi_buffer, first.transmit_budget, why)

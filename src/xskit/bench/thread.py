@@ -20,7 +20,7 @@ from xskit.bench.settings import BenchMode
 from xskit.engine.loop_thread import FOR_EVER, POLLIN, POLLOUT, LoopThread, fill_pollfds, pin, sleep_exactly
 from xskit.errors import KernelError
 from xskit.jit import store_word
-from xskit.memory import Arena, array_at, record_view, size_of
+from xskit.memory import Arena, array_at, layout, record_view, size_of
 
 __all__ = ["BenchThread", "Meter", "drop_capabilities"]
 
@@ -36,26 +36,9 @@ class Meter:
     done: int
 
 
-@dataclass(frozen=True)
-class _Look:
-    """The worker's own books at one moment, or nearly."""
-
-    idle: int
-    busy_ns: int
-    busy_since_ns: int
-    metered_ns: int
-    metered: int
-    stretch_cpu_ns: int
-    stretch_done: int
-    done: int
-
-    @property
-    def stretch(self) -> tuple[int, ...]:
-        """What stays the same for as long as there is work, or none."""
-        return self.idle, self.busy_since_ns, self.metered_ns, self.stretch_cpu_ns
-
-
 _LOOKS = 10
+_STRETCH = ["idle", "busy_since_ns", "metered_ns", "stretch_cpu_ns"]
+"""What stays the same for as long as there is work, or none."""
 _CAPABILITY_VERSION_3 = 0x20080522
 
 
@@ -135,11 +118,13 @@ class BenchThread:
 
     def meter(self) -> Meter:
         """What it has taken and done so far; while it runs, as exactly as looking from outside can be."""
+        books = array_at(self.address, 1, layout(BenchWorker))
         for _ in range(_LOOKS):
-            before = self._look()
+            looked = books.copy()
             clock_ns = self._cpu_clock_ns()
-            if self._look().stretch == before.stretch:
+            if (books[_STRETCH] == looked[_STRETCH]).all():
                 break
+        before = record_view(BenchWorker, int(looked.ctypes.data), looked)
         busy_ns, metered_ns, metered = before.busy_ns, before.metered_ns, before.metered
         if not before.idle and clock_ns:
             busy_ns += max(time.monotonic_ns() - before.busy_since_ns, 0)
@@ -148,10 +133,6 @@ class BenchThread:
                 metered += before.done - before.stretch_done
         cpu_ns = (clock_ns or self.view.stopped_cpu_ns) - self.view.started_cpu_ns
         return Meter(cpu_ns, busy_ns, metered_ns, metered, before.done)
-
-    def _look(self) -> _Look:
-        names = ("idle", "busy_ns", "busy_since_ns", "metered_ns", "metered", "stretch_cpu_ns", "stretch_done", "done")
-        return _Look(*(int(getattr(self.view, name)) for name in names))
 
     def _cpu_clock_ns(self) -> int:
         """The thread's CPU clock; 0 when it has ended."""

@@ -12,6 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from xskit.bench.document import Cell, Plot, Table
 from xskit.bench.in_guest import COUNTED, EMULATED, counted_instructions, emulated
 from xskit.bench.others import BUSY, OtherPrograms
@@ -116,11 +118,9 @@ class ExperimentResult:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ExperimentResult:
         """What as_dict gave. Raises KeyError, TypeError or ValueError where it is something else."""
-        fields = dict(values)
-        if fields.pop("kind") != "xskit experiment" or fields["schema"] > SCHEMA:
+        if values["kind"] != "xskit experiment" or values["schema"] > SCHEMA:
             raise ValueError("another schema")
-        tables = [Table.from_dict(table) for table in values["tables"]]
-        return cls(**{**fields, "tables": tables, "plots": [Plot.from_dict(plot) for plot in values["plots"]]})
+        return TypeAdapter(cls).validate_python(values)
 
     @classmethod
     def load_all(cls, path: Path) -> list[ExperimentResult]:
@@ -133,7 +133,8 @@ class ExperimentResult:
             f"{path} is not what xskit experiment run --json writes",
             remedy=f"xskit experiment run frame-sizes --json > {path}",
         )
-        return parsed(path, lambda found: [cls.from_dict(each) for each in _listed(found)], otherwise)
+        listed = TypeAdapter(list[dict[str, Any]])
+        return parsed(path, lambda found: list(map(cls.from_dict, listed.validate_python(found))), otherwise)
 
 
 def unless_emulated(*figures: float | None) -> list[Cell]:
@@ -146,12 +147,6 @@ def _others_cpus() -> float:
     others = OtherPrograms()
     time.sleep(1.0)
     return others.cpus()
-
-
-def _listed(found: Any) -> list[Any]:
-    if not isinstance(found, list):
-        raise TypeError("a list was expected")
-    return found
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from xskit.bench.bed import Bed, Place
-from xskit.bench.far import FarCounts, FarSink
+from xskit.bench.far import FarCounts, FarProgram
 from xskit.bench.packet import PacketSpec
-from xskit.bench.programs import Counting, live_program
+from xskit.bench.programs import Counting
 from xskit.bench.settings import Case
 from xskit.emulator.emulator import Emulator
 from xskit.emulator.ports import LinkSpec, PortSpec
@@ -30,7 +30,7 @@ HELD, LET_GO = "1bit", "100Gbit"
 """Rates of the bottleneck, while it is filled and while it drains."""
 RING = 2048
 CHUNK, BATCH = 65_536, 64
-"""Packets of one call, which takes 30 ms however few they are; what finds RX full is lost before the emulator."""
+"""Packets of one call; what finds RX full is lost before the emulator."""
 QUIET_S = 0.005
 PATIENCE_S = 10.0
 """Without any progress."""
@@ -76,7 +76,7 @@ def _fill(place: Place, frames: int, frame_bytes: int, say: Callable[[str], None
         live = forward.live
         counters, room = live.pipeline.counters, live.frames.capacity
         with place.inside():
-            sink = FarSink(place.far[1])
+            sink = FarProgram(place.far[1])
             stack.callback(sink.close)
             _send(place, room, lambda: int(counters.received))
         in_flight = int(counters.in_flight)
@@ -98,7 +98,7 @@ def _send(place: Place, count: int, received: Callable[[], int]) -> None:
     """Live frames until so many have been received, and not one more."""
     packet = PacketSpec().build()
     ifindex = look(place.far[0]).index
-    with closing(Counting(lambda _frags: live_program(0))) as source:
+    with Counting.live() as source:
         while (missing := count - received()) > 0:
             chunk = min(missing, CHUNK)
             wanted = received() + chunk

@@ -11,8 +11,6 @@ from __future__ import annotations
 import sys
 import threading
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Self
 
 from xskit.abi.bpf import AttachType, Helper, MapType, ProgramType, UpdateFlag
 from xskit.bpf.asm import R1, R2, R3, R4, R6, R7, R10, U64, Assembler
@@ -20,6 +18,7 @@ from xskit.bpf.errors import BpfError
 from xskit.bpf.map import Map, MapSpec
 from xskit.bpf.program import Program, ProgramSpec
 from xskit.bpf.tracepoint import attach_tracepoint
+from xskit.closing import Closing
 from xskit.errors import PrivilegeError
 
 __all__ = ["PagePoolWatch"]
@@ -28,8 +27,8 @@ _POOLS = 1024
 _EVERY_S = 0.005
 
 
-class PagePoolWatch:
-    """Watches the pools that are made while it is open; other pools of this machine are left out.
+class PagePoolWatch(Closing):
+    """Watches the pools that are made until `close`; other pools of this machine are left out.
 
     Attributes:
         source: what the numbers come from, for a table.
@@ -43,23 +42,19 @@ class PagePoolWatch:
         self._stop = threading.Event()
         self._maps: dict[str, Map] = {}
         self._peaks: dict[bytes, int] = {}
-
-    def __enter__(self) -> Self:
         try:
             self._watch_tracepoints()
         except (BpfError, PrivilegeError) as error:
             self._stack.close()
             self.source = f"not to be had: {error.cause}"
-            return self
+            return
         thread = threading.Thread(target=self._sample, name="xskit-page-pools", daemon=True)
         self._stack.callback(thread.join)
         self._stack.callback(self._stop.set)
         thread.start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Stop watching; twice is fine."""
         self._stack.close()
 
     def _watch_tracepoints(self) -> None:

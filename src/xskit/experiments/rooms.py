@@ -9,9 +9,8 @@ import itertools
 import os
 import time
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Self
 
+from xskit.closing import Closing
 from xskit.lab.host import Host
 from xskit.lab.traffic import ping
 from xskit.lab.wiring import prepare
@@ -32,8 +31,8 @@ PATIENCE_S = 30.0
 _numbers = itertools.count(1)
 
 
-class Pair:
-    """Made on entering, taken back on leaving.
+class Pair(Closing):
+    """Taken back by `close`.
 
     Attributes:
         hosts: a and b.
@@ -44,10 +43,6 @@ class Pair:
     interfaces = ("xka", "xkb")
 
     def __init__(self, mtu: int = 1500) -> None:
-        self.mtu = mtu
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
         with ExitStack() as undo:
             restore_dead()
             journal = undo.enter_context(Journal.open())
@@ -58,8 +53,7 @@ class Pair:
                 journal.apply(CreateNamespace(str(host.namespace)))
                 prepare(journal, str(host.namespace), ipv6=False)
             ends = (
-                VethEnd(name, host.namespace, mtu=self.mtu)
-                for host, name in zip(self.hosts, self.interfaces, strict=True)
+                VethEnd(name, host.namespace, mtu=mtu) for host, name in zip(self.hosts, self.interfaces, strict=True)
             )
             veth = CreateVeth(*ends)
             journal.apply(veth)
@@ -72,11 +66,9 @@ class Pair:
                 journal.apply(SetNeighbour(host.interfaces[0], address, mac, namespace=host.namespace))
             _await_way(*self.hosts)
             self._stack = undo.pop_all()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Take both hosts back; twice is fine."""
         self._stack.close()
 
 
