@@ -39,6 +39,7 @@ from xskit.xsk.path.transmit import (
     Transmitter,
     collect,
     kick,
+    kick_by_hand,
     mark_refused,
     reap,
     submit,
@@ -47,8 +48,9 @@ from xskit.xsk.path.transmit import (
 )
 
 (
-    RECEIVE, REFILL, WAKE, WRITE, SUBMIT, MARK_REFUSED, KICK, REAP, COLLECT, TAKE, MOVE, GIVE, GIVE_PACKET, RECYCLE
-) = range(14)  # fmt: skip
+    RECEIVE, REFILL, WAKE, WRITE, SUBMIT, MARK_REFUSED, KICK, REAP, COLLECT, TAKE, MOVE, GIVE, GIVE_PACKET, RECYCLE,
+    KICK_BY_HAND,
+) = range(15)  # fmt: skip
 BATCH = 64
 DISCARDED = 1
 """The drop cause of packets that a test gives home."""
@@ -86,6 +88,8 @@ def call(what: int, address: int, a: int, b: int, c: int) -> int:
         return give_packet(memory_at(address), a)
     elif what == 13:
         return recycle(receiver_at(address), a)
+    elif what == 14:
+        kick_by_hand(transmitter_at(address))
     return 0
 
 
@@ -233,6 +237,9 @@ class PlainPath:
 
     def kick(self) -> None:
         call(KICK, self._sender, 0, 0, 0)
+
+    def kick_by_hand(self) -> None:
+        call(KICK_BY_HAND, self._sender, 0, 0, 0)
 
     def reap(self) -> int:
         return call(REAP, self._sender, 0, 0, 0)

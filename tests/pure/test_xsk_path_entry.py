@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
+import select
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -60,7 +63,7 @@ class Sides:
 
     def take(self, limit: int = ROOM) -> np.ndarray:
         """A batch; its rows are copies."""
-        count = take_batch(self.inbox, limit)
+        count = take_batch(self.inbox, limit, 0)
         return self.region.array(ROOM, layout(PacketRow), 1024)[: max(count, 0)].copy()
 
     def rows(self, rows: Sequence | np.ndarray) -> int:
@@ -159,6 +162,35 @@ def test_a_row_of_a_packet_that_has_gone_does_nothing_whatever_it_says(keep) -> 
         assert end_rows(both.made.table.memory, both.rows(wrong), 4, keep) == 4
         assert both.made.owner(0) == Owner.HELD
         assert both.made.line(0).state == 0
+
+
+def test_a_batch_is_waited_for_until_a_packet_or_something_else_comes() -> None:
+    with sides(frames=20) as both, select.epoll() as epoll:
+        inbox, made = record_view(Inbox, both.inbox), both.made
+        inbox.epoll, inbox.event = epoll.fileno(), both.region.address + 900
+        both.take(0)
+        assert take_batch(both.inbox, ROOM, 1) == 0, "nothing came"
+        epoll.register(made.no_socket, select.EPOLLIN)
+
+        def arrive() -> None:
+            made.queues[0].receive(PACKET)
+            os.eventfd_write(made.no_socket, 1)
+
+        sender = threading.Timer(0.01, arrive)
+        sender.start()
+        count = take_batch(both.inbox, ROOM, 60_000)
+        sender.join()
+        assert count == 1
+        assert take_batch(both.inbox, ROOM, 60_000) == 0, "there is something else to do"
+
+
+def test_where_not_a_single_frame_is_free_no_batch_is_waited_for() -> None:
+    with sides() as both:
+        both.take(0)
+        inbox = record_view(Inbox, both.inbox)
+        inbox.epoll = -1
+        assert both.made.pools[0].free == 0
+        assert take_batch(both.inbox, ROOM, 1 << 30) == 0
 
 
 def test_the_kernel_is_called_where_it_asks() -> None:
@@ -305,7 +337,7 @@ def test_a_closed_side_says_so() -> None:
     with sides() as both:
         record_view(Inbox, both.inbox).open = record_view(Outbox, both.outbox).open = 0
         place = both.rows(np.zeros(1, layout(PacketRow)))
-        assert take_batch(both.inbox, 1) == wake_receiver(both.inbox, 1) == CLOSED
+        assert take_batch(both.inbox, 1, 0) == wake_receiver(both.inbox, 1) == CLOSED
         assert draft_rows(both.outbox, place, 1) == submit_rows(both.outbox, place, 1, 1) == CLOSED
         assert prepare(both.outbox) == drive(both.outbox) == kick_once(both.outbox) == CLOSED
 
@@ -331,7 +363,7 @@ def test_a_side_that_ends_takes_home_what_it_can_and_the_rest_when_the_kernel_ha
         assert made.receiver().filled == 5
         assert [end_receiving(both.inbox), made.receiver().filled] == [2, 3]
         assert [end_sending(both.outbox), made.transmitter.outstanding] == [left, left]
-        assert take_batch(both.inbox, 1) == prepare(both.outbox) == CLOSED
+        assert take_batch(both.inbox, 1, 0) == prepare(both.outbox) == CLOSED
         assert made.pools[0].free == 16 - 3 - left
         assert [end_receiving(both.inbox), end_sending(both.outbox)] == [0, left]
         numbers = made.receiver().number, made.transmitter.number

@@ -180,6 +180,33 @@ def test_completion_that_is_full_is_reaped_on_the_way(scripted) -> None:
         assert script.sent == NUMBERED
 
 
+@pytest.mark.parametrize(
+    ("code", "down", "failure", "refused"),
+    [
+        (0, 0, 0, 0), (calls.EAGAIN, 0, 0, 0), (calls.ENOBUFS, 0, 0, 0), (calls.EBUSY, 0, 0, 1), (71, 0, 71, 0),
+        (calls.ENETDOWN, calls.ENETDOWN, 0, 0), (calls.ENXIO, calls.ENXIO, 0, 0), (calls.ENODEV, calls.ENODEV, 0, 0),
+    ],
+)  # fmt: skip
+def test_by_hand_the_kernel_is_called_once_and_completion_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, code: int, down: int, failure: int, refused: int
+) -> None:
+    with path() as made:
+        transmitter, queue = made.transmitter, made.queues[0]
+        monkeypatch.setattr(transmit, "kick_transmit", lambda _fd: code)
+        made.kick_by_hand()
+        sent(made, NUMBERED[:3])
+        made.kick_by_hand()
+        assert transmitter.kicks == 0, "the kernel does not ask"
+        queue.tx.need_wakeup(True)
+        queue.send(2)
+        queue.complete()
+        made.kick_by_hand()
+        assert (transmitter.kicks, transmitter.down, transmitter.failure) == (1, down, failure)
+        assert (transmitter.refused, transmitter.outstanding) == (refused, 3)
+        assert made.reap() == 2
+        assert made.refused() == refused
+
+
 def test_a_driver_of_zero_copy_is_woken_once(scripted) -> None:
     with path() as made:
         script = scripted(made, budget=1)

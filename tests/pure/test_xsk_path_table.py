@@ -109,6 +109,27 @@ class Pools(RuleBasedStateMachine):
             self.owners[frame] = Owner.FREE
             self.stacks[self.home(frame)].append(frame)
 
+    @rule(first=st.sampled_from(OUT), data=st.data())
+    def a_packet_comes_home_as_far_as_it_is_held(self, first, data):
+        """Behind a frame that is not held, none is looked at: it may be another packet's."""
+        number = data.draw(st.integers(0, 1))
+        if len(self.stacks[number]) < 3:
+            return
+        packet = take(self.pools[number], 3, Owner.HELD)
+        assert packet == [self.stacks[number].pop() for _ in range(3)]
+        self.join(packet)
+        held = data.draw(st.integers(0, 2)) if first != Owner.HELD else 3
+        if held < 3:
+            assert move(self.pools[0], packet[held], Owner.HELD, first)
+            self.wrong[number] += 1
+        assert call(GIVE_PACKET, self.table.memory, packet[0], 0, 0) == held
+        for place, frame in enumerate(packet):
+            self.owners[frame] = Owner.FREE if place < held else first if place == held else Owner.HELD
+            if place < held:
+                self.stacks[number].append(frame)
+            elif self.owners[frame] == Owner.HELD:
+                self.packets.append([frame])
+
     @rule(data=st.data())
     def a_packet_that_is_not_held_does_not(self, data):
         away = [frame for frame, owner in self.owners.items() if owner != Owner.HELD]
