@@ -313,12 +313,20 @@ def test_a_full_disk_does_not_lose_the_report(machine: Outer):
     assert not os.path.exists("/mnt/report.json")
 
 
-@pytest.mark.parametrize("most", [12, 13, 16, 20])
-def test_files_that_cannot_be_opened(machine: Outer, most):
+@pytest.mark.parametrize(
+    ("most", "cause"),
+    [
+        (12, "Too many open files"),
+        (13, "Too many open files"),
+        (16, "this process has no file descriptor left for an AF_XDP socket"),
+        (20, "Too many open files"),
+    ],
+)
+def test_files_that_cannot_be_opened(machine: Outer, most, cause):
     result = machine.run("prlimit", f"--nofile={most}", XSKIT, "run", "--", "true")
     machine.nothing_left(result.pid)
     assert (result.code, result.out) == (1, "")
-    assert result.err.endswith("Too many open files\ntry: ulimit -n 65536\n"), result.err
+    assert result.err.endswith(f"{cause}\ntry: ulimit -n 65536\n"), result.err
 
 
 def test_a_machine_that_never_had_an_address():
