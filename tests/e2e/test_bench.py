@@ -197,34 +197,14 @@ def test_results_are_compared(machine: Outer, tmp_path: Path) -> None:
     assert "too few runs (6 and 2 runs)" in now
 
 
+# Those that need no interface and no process of their own are in tests/pure/test_cli_mistakes.py.
 MISTAKES = [
     (["rxdrop", "--mode", "fast"], "there is no mode 'fast'", "--mode auto, native, skb or zero-copy"),
     (["rxdrop", "-i", "xknone"], "there is no interface xknone in this network namespace", "ip -brief link"),
-    (["txonly", "-s", "5000"], "a packet of 5000 bytes needs 2 frames of 4096", "--frags, which takes several frames"),
-    (["txonly", "-s", "20"], "--packet-size must be between 64 and 65535, not 20", "--packet-size 64"),
-    (["rxdrop", "-d", "soon"], "--duration: 'soon' is no duration", "--duration 5s"),
-    (["rxdrop", "-q", "all"], "--queue all asks an interface, and none is given", "--queue 0,1"),
-    (["forward", "-i", "lo"], "forward takes two interfaces, not 1", "xskit bench forward --interface eth0,eth1"),
-    (["rxdrop", "--until", "5"], "--until: 5 what?", "--until 1%"),
-    (["rxdrop", "-P", "xyz"], "'xyz' is no pattern: four bytes in hexadecimal", "--pattern 0x12345678"),
     (["rxdrop", "-I", "no such line"], "no line of /proc/interrupts contains", "cat /proc/interrupts"),
     (["rxdrop", "--cpu", "4000", *QUICK], "this process cannot run on CPU 4000", "lscpu --online --extended"),
-    (["rxdrop", "--cpu=-1", *QUICK], "--cpu must be between 0 and 8191, not -1", "--cpu 0"),
-    (["rxdrop", "--cpu", "9" * 30, *QUICK], "--cpu must be between 0 and 8191, not 9999", "--cpu 8191"),
-    (["rxdrop", "--least", "much", "-d", "1h"], "--least: 'much' is no", "--least 1%"),
     (["rxdrop", "-z", *QUICK], "has no zero copy", "try: --mode native"),
-    (["rxdrop", "--repeat", "0"], "--repeat must be between 1 and 1000000, not 0", "--repeat 1"),
-    (["rxdrop", "-f", "100", *QUICK], "--frame-size must be between 2048 and 65536, not 100", "try: --frame-size 2048"),
     (["rxdrop", "--ring", "100", *QUICK], "the RX ring cannot have 100 entries", "try: --ring 128"),
-    (["rxdrop", "-q", "100"], "--queue must be between 0 and 63, not 100", "--queue 0"),
-    (["rxdrop", "-W", "RR"], "there is no policy 'RR' for workers", "--policy FIFO"),
-    (["forward", "-i", "lo,lo"], "lo is named twice", "--interface eth0,eth1"),
-    (["rxdrop", "--far", "lo"], "--far names 1 interfaces, and --interface 0", "--interface eth0 --far eth1"),
-    (["rxdrop", "--nic", "igb"], "--nic igb is of a guest", "--kernel 7.3 --nic igb"),
-    (["rxdrop", "--nic", "ne2000"], "'ne2000' is not one of", "xskit bench rxdrop --help"),
-    (["rxdrop", "--kernel", "7.3", "-i", "lo"], "a guest has its own", "--nic virtio-net"),
-    (["compare", "/dev/null", "/dev/null"], "/dev/null is not what xskit bench --json writes", "xskit bench rxdrop"),
-    (["compare", "/nowhere.json", "/nowhere.json"], "there is no file /nowhere.json", "ls /"),
 ]
 
 

@@ -119,19 +119,3 @@ def test_the_list_and_mistakes(machine):
     denied = machine.xskit_without_privileges("experiment", "run", "bridge", "--short")
     assert denied.code == 1
     assert "CAP_NET_ADMIN" in denied.err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "cause", "remedy"),
-    [
-        (["bridge", "--nic", "igb"], "--nic igb is of a guest", "--kernel 7.3 --nic igb"),
-        (["veth-tcp", "--kernel", "7.3", "--nic", "igb"], "veth-tcp is done on veth pairs", "xskit experiment run"),
-        (["bridge", "--kernel", "7.3", "-i", "eth0"], "a guest has its own", "--nic virtio-net"),
-        (["bridge", "--kernel", ","], "--kernel takes versions or names", "xskit vm kernels list"),
-    ],
-)
-def test_options_that_would_be_overlooked_are_refused(machine, arguments, cause, remedy):
-    done = machine.xskit("experiment", "run", *arguments)
-    assert done.code == 2
-    assert cause in done.err
-    assert remedy in done.err
