@@ -37,6 +37,8 @@ LIVE_CHUNK = 4096
 LIVE_BATCH = 64
 TURN = 16
 """Rounds of a loop at once."""
+STILL_S = 0.05
+"""After no packet has come for so long, none is taken to be on its way: a NIC's interrupt may be due."""
 
 
 class FarCounts(dict[str, int]):
@@ -139,6 +141,14 @@ class FarProgram(Far):
 
     def __init__(self, interface: str, make: Callable[..., ProgramSpec] = sink_program) -> None:
         self._program = Counting(make, look(interface).index)
+
+    def drain(self) -> None:
+        """Until no packet has come for a moment: over NICs, what has left need not have arrived; at most for 1 s."""
+        deadline = time.monotonic() + 1.0
+        seen, now = None, self._program.counts()
+        while now != seen and time.monotonic() < deadline:
+            time.sleep(STILL_S)
+            seen, now = now, self._program.counts()
 
     def count(self, counts: FarCounts) -> None:
         """received, received_bytes."""
