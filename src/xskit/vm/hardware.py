@@ -104,7 +104,7 @@ def command_line(
         "mitigations=off",
         "rdinit=/init",
         f"xskit.nic={hardware.model.driver}",
-        *(() if kvm else _KEEP_TSC),
+        *(() if kvm else _EMULATED),
         *append,
     ]
     line = [
@@ -137,9 +137,11 @@ def command_line(
     return line
 
 
-_KEEP_TSC = ("tsc=reliable",)
+_EMULATED = ("tsc=reliable", "no_timer_check")
 """Emulated CPUs read one clock, but old kernels find their TSCs apart and fall back to the HPET, where each reading of
-the time is an exit to QEMU: on 5.10 a worker spends its life there."""
+the time is an exit to QEMU: on 5.10 a worker spends its life there. And at boot a kernel looks whether its timer ticks
+(check_timer, arch/x86/kernel/apic/io_apic.c): where the machine is so busy that QEMU is late, it finds none and panics.
+Under KVM the kernel leaves that out by itself."""
 
 
 def _accelerator(hardware: GuestHardware, kvm: bool) -> list[str]:
