@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.rig import PATIENCE_SECONDS, UDP_CLIENT, UDP_SERVER, XSKIT, Bridge, ip, wait_until
+from tests.e2e.rig import PATIENCE_SECONDS, UDP_CLIENT, UDP_SERVER, XSKIT, Bridge, code_unless_late, ip, wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.e2e]
 
@@ -73,14 +73,16 @@ def test_it_runs_until_a_signal_and_reports(bridge: Bridge, wan, number):
 def test_it_ends_after_its_duration(bridge: Bridge, wan, tmp_path):
     file = tmp_path / "report.json"
     result = bridge.outer.xskit("emulate", wan, "--duration", "100ms", "--report", str(file))
-    assert (result.code, result.out, result.err) == (0, "", "")
-    assert json.loads(file.read_text())["duration_ns"] >= 100_000_000
+    report = json.loads(file.read_text())
+    assert report["duration_ns"] >= 100_000_000
+    assert (result.code, result.out, result.err) == (code_unless_late(report), "", "")
 
 
 def test_it_prints_a_table_for_people(bridge: Bridge, wan):
     result = bridge.outer.xskit("emulate", wan, "--duration", "100ms")
     assert result.out.startswith("asked against achieved")
-    assert result.out.splitlines()[-1] == "valid"
+    late = result.code == 1 and "(allowed: " in " ".join(result.out.split())  # as a busy machine may be
+    assert result.out.splitlines()[-1] == "valid" or late
 
 
 def test_ports_are_promiscuous_while_it_runs(bridge: Bridge, wan):
