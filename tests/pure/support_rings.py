@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from xskit.abi.xdp import PageOffset, RingOffsets
 from xskit.closing import Closing
-from xskit.errors import UsageError
 from xskit.jit import compiled
 from xskit.memory import RecordBlock, array_at, layout, record_view, size_of
 from xskit.xsk import frames
@@ -24,6 +22,7 @@ from xskit.xsk.path.receive import Arrival, Receiver, receive, receiver_at, refi
 from xskit.xsk.path.rings import Ring
 from xskit.xsk.path.table import FramePool, PacketTable
 from xskit.xsk.path.transmit import Transmitter, mark_refused, reap, transmitter_at
+from xskit.xsk.turn import Inside, Turn
 from xskit.xsk.umem import Umem
 
 OFFSETS = RingOffsets(producer=0, consumer=64, flags=128, descriptors=192)
@@ -130,26 +129,20 @@ class PlainSocket(Closing):
         self.receiver.rx, self.receiver.fill = self.kernel_rx.mapped.record, self.kernel_fill.mapped.record
         self.transmitter.tx = self.kernel_tx.mapped.record
         self.transmitter.completion = self.kernel_completion.mapped.record
-        self.busy = False
-        self.rx = RxRing(receiver, self.kernel_rx.mapped, self.umem, self.guard)
-        self.fill = FillRing(receiver, self.kernel_fill.mapped, self.umem, self.guard)
-        self.tx = TxRing(transmitter, self.kernel_tx.mapped, self.umem, self.guard, most_frames)
-        self.completion = CompletionRing(transmitter, self.kernel_completion.mapped, self.umem, self.guard)
+        self.turn = Turn("at work", "a plain socket")
+        self.rx = RxRing(receiver, (), self.kernel_rx.mapped, self.umem, self.turn)
+        self.fill = FillRing(receiver, (), self.kernel_fill.mapped, self.umem, self.turn)
+        self.tx = TxRing(transmitter, (), self.kernel_tx.mapped, self.umem, self.turn, most_frames)
+        self.completion = CompletionRing(transmitter, (), self.kernel_completion.mapped, self.umem, self.turn)
         self.addresses = receiver, transmitter
         self.batch = np.zeros(64, layout(Arrival))
 
     def close(self) -> None:
         self.umem.close()
 
-    @contextmanager
-    def guard(self) -> Iterator[None]:
-        if self.busy:
-            raise UsageError("another call is inside")
-        self.busy = True
-        try:
-            yield
-        finally:
-            self.busy = False
+    def inside(self) -> Inside:
+        """A call is at work."""
+        return Inside(self.turn, lambda: None)
 
     @property
     def frame_size(self) -> int:

@@ -10,13 +10,14 @@ import pytest
 
 from tests.pure.support_rings import CONTINUES, METADATA, PlainSocket
 from xskit.errors import UsageError
-from xskit.memory import array_at, layout, record_view
+from xskit.memory import array_at, layout, record_view, scratch
 from xskit.xsk.direct import TxRing
 from xskit.xsk.mapping import DESCRIPTOR
+from xskit.xsk.path import direct as path
 from xskit.xsk.path.books import TX_REFUSED
 from xskit.xsk.path.entry import PacketRow, draft_batch
 from xskit.xsk.path.owner import FrameError, Owner
-from xskit.xsk.path.pool import PacketMemory
+from xskit.xsk.path.pool import PacketMemory, Pool
 from xskit.xsk.path.rings import NEED_WAKEUP
 
 FRAME = 2048
@@ -212,7 +213,7 @@ def test_entries_that_another_call_has_used_are_refused(sock, name):
         ring.reserve(1)[0] = mine[3] if name == "fill" else (mine[3], 60, 0)
     else:
         ring.peek(1)
-    another = TxRing(sock.addresses[1], sock.kernel_tx.mapped, sock.umem, sock.guard, 1)
+    another = TxRing(sock.addresses[1], (), sock.kernel_tx.mapped, sock.umem, sock.turn, 1)
     other = {
         "fill": sock.refill,
         "tx": lambda: sock.put(another, [(mine[4], 60, 0)]),
@@ -495,16 +496,14 @@ def test_a_second_call_is_refused(sock):
     sock.take(1)
     sock.fill.reserve(1)[0] = 0
     sock.arrive([(0, 60, 0)])
-    with sock.guard():
+    with sock.inside() as _inside:
         for use in (
             lambda: sock.fill.submit(1),
-            lambda: sock.fill.reserve(1),
-            lambda: sock.rx.peek(1),
             lambda: sock.rx.release(0),
             lambda: sock.tx.submit(0),
             lambda: sock.completion.release(0),
         ):
-            with pytest.raises(UsageError, match="^another call is inside$"):
+            with pytest.raises(UsageError, match="^another call is at work on a plain socket"):
                 use()
     sock.fill.submit(1)
 
@@ -523,16 +522,41 @@ def test_closed_rings_are_empty(make, before_wrap):
         end.entries[:] = 0
     assert (sock.rx.available, sock.completion.available, sock.fill.free, sock.tx.free) == (0, 0, 0, 0)
     assert not sock.fill.needs_wakeup
-    with pytest.raises(UsageError, match="^the entries are no longer the next ones of the RX ring"):
-        sock.rx.release(1)
-    with pytest.raises(UsageError, match="^the entries are no longer the next ones of the FILL ring"):
-        sock.fill.submit(2)
-    with pytest.raises(UsageError, match="^the entries are no longer the next ones of the TX ring"):
-        sock.tx.submit(1)
-    assert len(sock.rx.peek(9)) == len(sock.completion.peek(9)) == len(sock.fill.reserve(9)) == 0
+    for use in (
+        lambda: sock.rx.peek(9),
+        lambda: sock.rx.release(1),
+        lambda: sock.fill.reserve(9),
+        lambda: sock.fill.submit(2),
+        lambda: sock.tx.submit(1),
+        lambda: sock.completion.release(1),
+    ):
+        with pytest.raises(UsageError, match="^the socket of a plain socket is closed$"):
+            use()
     held[0][:] = 5
     assert held[1].tolist() == [(0, 0, 0)] * 2
     sock.check()
+
+
+@pytest.mark.parametrize("why", ["closed", "forked"])
+def test_compiled_calls_that_come_too_late_are_refused(sock, why):
+    """Closed, or in a forked child, after the last look at that."""
+    receiver, transmitter = sock.addresses
+    if why == "forked":
+        sock.receiver.memory = sock.transmitter.memory = 0
+        sock.receiver.rx = sock.receiver.fill = sock.transmitter.tx = sock.transmitter.completion = 0
+    for end in (sock.kernel_rx, sock.kernel_tx, sock.kernel_fill, sock.kernel_completion):
+        assert path.peek(end.mapped.record, 0) & ((1 << path.COUNT_BITS) - 1) == 0
+        end.mapped.close()
+        end.producer[0] = end.consumer[0] = 0
+        assert path.peek(end.mapped.record, 9) == path.reserve(end.mapped.record, 9) == 0
+    with scratch(Pool) as (room, _):
+        answers = [
+            path.release_rx(receiver, 0, 1),
+            path.submit_fill(receiver, 0, 1, room),
+            path.submit_tx(transmitter, 0, 1, room, 1, 0),
+            path.release_completed(transmitter, 0, 1),
+        ]
+    assert answers == [-path.MOVED] * 4
 
 
 # --- what the kernel must not say -------------------------------------------------------------------------------

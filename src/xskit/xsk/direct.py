@@ -17,7 +17,7 @@ submitted, and each only once: this is checked, and what is refused is refused a
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +38,7 @@ from xskit.xsk.path.direct import (
 )
 from xskit.xsk.path.owner import FrameError
 from xskit.xsk.path.rings import INDEX_MASK
+from xskit.xsk.turn import Token, Turn
 
 if TYPE_CHECKING:
     from xskit.xsk.mapping import MappedRing
@@ -45,9 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CompletionRing", "FillRing", "RxRing", "TxRing"]
 
-Guard = Callable[[], AbstractContextManager[object]]
-"""Makes a context in which no other call is at work on this side of the socket. Raises UsageError where there is one,
-or where the socket is closed."""
+Views = tuple[memoryview, ...]
 
 MOST_AT_ONCE = 1 << 16
 """Entries that `reserve` gives at most."""
@@ -62,17 +61,30 @@ class _RingEnd:
     """One ring, and where the entries lie that were last peeked or reserved.
 
     Args:
-        side: address of the Receiver or Transmitter record that the ring belongs to. What it belongs to must last as
-            long as the guard does.
+        side: address of the Receiver or Transmitter record that the ring belongs to.
+        keep: views that keep mapped what the record refers to, and itself. The ring must not keep the socket, which is
+            closed when it is forgotten.
         ring: the ring.
         umem: the packet memory.
-        guard: see Guard.
+        turn: of this side of the socket.
         look: `peek` or `reserve` of xsk/path/direct.py.
+        move: what takes entries over, of the same module.
+        more: its further arguments.
     """
 
-    def __init__(self, side: int, ring: MappedRing, umem: Umem, guard: Guard, look: Callable[[int, int], int]) -> None:
-        self._side, self._ring, self._umem, self._guard = side, ring, umem, guard
-        self._look = direct(look)
+    def __init__(
+        self,
+        side: int,
+        keep: Views,
+        ring: MappedRing,
+        umem: Umem,
+        turn: Turn,
+        look: Callable[[int, int], int],
+        move: Callable[..., int],
+        *more: int,
+    ) -> None:
+        self._side, self._keep, self._ring, self._umem, self._turn = side, keep, ring, umem, turn
+        self._look, self._move, self._more = direct(look), direct(move), more
         self._record, self._entries = ring.record, ring.entries
         self._mask = len(self._entries) - 1
         self._start = self._count = 0
@@ -81,24 +93,43 @@ class _RingEnd:
         """The entries that peek or reserve finds."""
         if type(limit) is not int or not 0 <= limit <= most:
             limit = min(whole("limit", limit, 0, INDEX_MASK), most)
-        with self._guard() as _inside:
-            self._count = 0
-            found = self._look(self._record, limit)
-            self._start = found >> COUNT_BITS
-            self._count = found & _COUNT_MASK
-            first = self._start & self._mask
-            return self._entries[first : first + self._count]
+        if not self._ring.size:
+            raise self._turn.closed()
+        self._count = 0
+        found = self._look(self._record, limit)
+        self._start = start = found >> COUNT_BITS
+        self._count = count = found & _COUNT_MASK
+        first = start & self._mask
+        return self._entries[first : first + count]
 
-    def _shown(self, count: int) -> int:
-        """How many entries to hand on. Raises UsageError where there are not so many."""
-        if type(count) is int and 0 <= count <= self._count:
-            return count
-        return whole("count", count, 0, self._count)
+    def _hand_on(self, count: int) -> int:
+        """The first of the entries that were shown; returns what `move` says of it."""
+        turn = self._turn
+        token: Token = {"thread": get_ident()}
+        try:
+            last = turn.last
+            if "over" in last and last.setdefault("after", token) is token:  # turn.take, without a call
+                turn.last = token
+            else:
+                turn.take(token)
+            if not self._ring.size:
+                raise turn.closed()
+            if type(count) is not int or not 0 <= count <= self._count:
+                count = whole("count", count, 0, self._count)
+            done = self._move(self._side, self._start, count, *self._more)
+            if done < 0:
+                raise self._refused(done)
+            self._count -= count
+            self._start = (self._start + count) & INDEX_MASK
+            return done
+        finally:
+            token["over"] = True
+            if (at_end := turn.at_end) is not None:
+                at_end()
 
-    def _pass(self, count: int) -> None:
-        """They are handed on."""
-        self._count -= count
-        self._start = (self._start + count) & INDEX_MASK
+    def _refused(self, answer: int) -> FrameError | UsageError:
+        """What is wrong with the entries, or with one of them."""
+        return self._moved()
 
     def _moved(self) -> UsageError:
         name = self._ring.page.name.removesuffix("_RING")
@@ -112,10 +143,15 @@ class _Consumer(_RingEnd):
     """A ring that the kernel fills."""
 
     def __init__(
-        self, side: int, ring: MappedRing, umem: Umem, guard: Guard, take: Callable[[int, int, int], int]
+        self,
+        side: int,
+        keep: Views,
+        ring: MappedRing,
+        umem: Umem,
+        turn: Turn,
+        take: Callable[[int, int, int], int],
     ) -> None:
-        super().__init__(side, ring, umem, guard, peek)
-        self._take = direct(take)
+        super().__init__(side, keep, ring, umem, turn, peek, take)
 
     @property
     def available(self) -> int:
@@ -126,7 +162,7 @@ class _Consumer(_RingEnd):
         """The next entries, at most `limit`, read-only; nothing is taken. Empty where there are none.
 
         Raises:
-            UsageError: another call is at work on this side of the socket, or it is closed.
+            UsageError: the socket is closed.
         """
         return self._show(limit, self._mask + 1)
 
@@ -141,13 +177,7 @@ class _Consumer(_RingEnd):
             UsageError: so many were not peeked, or another call has moved the ring since, or another call is at work on
                 this side of the socket, or it is closed.
         """
-        with self._guard() as _inside:
-            count = self._shown(count)
-            came = self._take(self._side, self._start, count)
-            if came < 0:
-                raise self._moved()
-            self._pass(count)
-            return came
+        return self._hand_on(count)
 
 
 class _Producer(_RingEnd):
@@ -156,11 +186,19 @@ class _Producer(_RingEnd):
     words = 1
     """Of scratch memory an entry."""
 
-    def __init__(self, side: int, ring: MappedRing, umem: Umem, guard: Guard) -> None:
-        super().__init__(side, ring, umem, guard, reserve)
-        self._most = min(len(self._entries), MOST_AT_ONCE)
+    def __init__(
+        self,
+        side: int,
+        keep: Views,
+        ring: MappedRing,
+        umem: Umem,
+        turn: Turn,
+        put: Callable[..., int],
+        *more: int,
+    ) -> None:
+        self._most = min(len(ring.entries), MOST_AT_ONCE)
         self._scratch = np.empty(self.words * self._most, np.int64)
-        self._frames = int(self._scratch.ctypes.data)
+        super().__init__(side, keep, ring, umem, turn, reserve, put, int(self._scratch.ctypes.data), *more)
 
     @property
     def free(self) -> int:
@@ -182,7 +220,7 @@ class _Producer(_RingEnd):
         What is not submitted is not used up: the next call gives the same entries again.
 
         Raises:
-            UsageError: another call is at work on this side of the socket, or it is closed.
+            UsageError: the socket is closed.
         """
         return self._show(limit, self._most)
 
@@ -194,16 +232,15 @@ class RxRing(_Consumer):
     by packets or batches on the same socket: the rest of one is dropped.
     """
 
-    def __init__(self, receiver: int, ring: MappedRing, umem: Umem, guard: Guard) -> None:
-        super().__init__(receiver, ring, umem, guard, release_rx)
+    def __init__(self, receiver: int, keep: Views, ring: MappedRing, umem: Umem, turn: Turn) -> None:
+        super().__init__(receiver, keep, ring, umem, turn, release_rx)
 
 
 class FillRing(_Producer):
     """FILL: addresses of frames that the kernel may receive into."""
 
-    def __init__(self, receiver: int, ring: MappedRing, umem: Umem, guard: Guard) -> None:
-        super().__init__(receiver, ring, umem, guard)
-        self._submit = direct(submit_fill)
+    def __init__(self, receiver: int, keep: Views, ring: MappedRing, umem: Umem, turn: Turn) -> None:
+        super().__init__(receiver, keep, ring, umem, turn, submit_fill)
 
     def submit(self, count: int) -> None:
         """Hand over the first `count` of the entries last reserved: the kernel has their frames.
@@ -212,12 +249,7 @@ class FillRing(_Producer):
             FrameError: a frame is not the caller's, or is named twice; nothing is handed over.
             UsageError: as `release` of RX says.
         """
-        with self._guard() as _inside:
-            count = self._shown(count)
-            done = self._submit(self._side, self._start, count, self._frames)
-            if done < 0:
-                raise self._refused(done)
-            self._pass(count)
+        self._hand_on(count)
 
     def _refused(self, answer: int) -> FrameError | UsageError:
         if answer == RING_MOVED:
@@ -237,9 +269,10 @@ class TxRing(_Producer):
 
     words = 2
 
-    def __init__(self, transmitter: int, ring: MappedRing, umem: Umem, guard: Guard, most_frames: int) -> None:
-        super().__init__(transmitter, ring, umem, guard)
-        self._submit = direct(submit_tx)
+    def __init__(
+        self, transmitter: int, keep: Views, ring: MappedRing, umem: Umem, turn: Turn, most_frames: int
+    ) -> None:
+        super().__init__(transmitter, keep, ring, umem, turn, submit_tx, most_frames, umem.tx_metadata_bytes)
         self._most_frames = most_frames
 
     def submit(self, count: int) -> int:
@@ -252,14 +285,7 @@ class TxRing(_Producer):
             FrameError: a frame is not the caller's, or is named twice; nothing is handed over.
             UsageError: a descriptor that can never be sent, or as `release` of RX says; nothing is handed over.
         """
-        with self._guard() as _inside:
-            count = self._shown(count)
-            metadata = self._umem.tx_metadata_bytes
-            done = self._submit(self._side, self._start, count, self._frames, self._most_frames, metadata)
-            if done < 0:
-                raise self._refused(done)
-            self._pass(count)
-            return done
+        return self._hand_on(count)
 
     def _refused(self, answer: int) -> FrameError | UsageError:
         if answer == RING_MOVED:
@@ -272,5 +298,5 @@ class TxRing(_Producer):
 class CompletionRing(_Consumer):
     """COMPLETION: addresses of frames that were sent, or whose packets the kernel refused to send."""
 
-    def __init__(self, transmitter: int, ring: MappedRing, umem: Umem, guard: Guard) -> None:
-        super().__init__(transmitter, ring, umem, guard, release_completed)
+    def __init__(self, transmitter: int, keep: Views, ring: MappedRing, umem: Umem, turn: Turn) -> None:
+        super().__init__(transmitter, keep, ring, umem, turn, release_completed)

@@ -232,7 +232,7 @@ class Port(Closing):
                     return batch
                 self._waiting.wait(left_s)
         finally:
-            Turn.give(token)
+            self._receive_turn.give(token)
             if self.closed:
                 self._close_waiting()
 
@@ -384,7 +384,7 @@ class Port(Closing):
                     self._waits.close()
                     return
             finally:
-                Turn.give(token)
+                self._receive_turn.give(token)
 
     def __del__(self) -> None:
         if getattr(self, "_closed", True) is False and os.getpid() == self._pid:

@@ -72,6 +72,10 @@ class Receiving:
         inbox.epoll, inbox.event = self.waiting.fd, self.address + event
         inbox.open = 1
 
+    def hold(self) -> tuple[memoryview, ...]:
+        """Views that keep mapped what compiled code works on."""
+        return self._records.view, *self._hold
+
     @property
     def stamped(self) -> bool:
         """Whether the program leaves its stamp before each packet."""

@@ -80,6 +80,10 @@ class Sending:
         self._submit_rows = direct(submit_rows)
         outbox.open = 1
 
+    def hold(self) -> tuple[memoryview, ...]:
+        """Views that keep mapped what compiled code works on."""
+        return self._records.view, *self._hold
+
     @property
     def refused(self) -> int:
         """Packets that the kernel refused to send."""

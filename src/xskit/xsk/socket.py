@@ -35,7 +35,7 @@ from xskit.xsk.mapping import MappedRing
 from xskit.xsk.opening import HIGHEST_QUEUE, MOST_ENTRIES, MOST_FRAMES, BindMode, Plan, check
 from xskit.xsk.packet import ROW, Origin, Packet, Sendable, as_tuples
 from xskit.xsk.path.owner import Owner
-from xskit.xsk.turn import Inside, Turn, new_token, weakly
+from xskit.xsk.turn import Inside, Turn, new_token
 from xskit.xsk.umem import OwnedRing, Umem, require_open
 
 if TYPE_CHECKING:
@@ -343,9 +343,7 @@ class Socket(Closing):
                 self.umem.check()
             return rows
         finally:
-            Turn.give(token)
-            if self._closing:
-                self._close_if_idle()
+            self._receive_turn.give(token)
 
     def _wait(self, side: Receiving, deadline: float | None, limit: int) -> bytearray:
         """Nothing is there: the rows of the next batch, or none when the time is over or the socket is closed."""
@@ -425,9 +423,7 @@ class Socket(Closing):
                 self.umem.check()
             return accepted
         finally:
-            Turn.give(token)
-            if self._closing:
-                self._close_if_idle()
+            self._send_turn.give(token)
 
     def send_batch(self, batch: Batch) -> int:
         """Send the packets of a batch, which lie in the packet memory of this socket, without a copy. What was accepted
@@ -457,9 +453,7 @@ class Socket(Closing):
                 self.umem.check()
             return accepted
         finally:
-            Turn.give(token)
-            if self._closing:
-                self._close_if_idle()
+            self._send_turn.give(token)
 
     def new_batch(self, lengths: int | Iterable[int], count: int = 1) -> Batch:
         """Packets to be written and then sent with `send_batch`, in free frames of the packet memory.
@@ -526,9 +520,7 @@ class Socket(Closing):
             if self.umem.debug:
                 self.umem.check()
         finally:
-            Turn.give(token)
-            if self._closing:
-                self._close_if_idle()
+            self._send_turn.give(token)
 
     def _open_sending(self) -> Sending:
         from xskit.xsk.sending import Sending
@@ -550,9 +542,7 @@ class Socket(Closing):
             if self.sending and self._send_turn.try_take(token) and self._sending:
                 self._sending.drive()
         finally:
-            Turn.give(token)
-            if self._closing:
-                self._close_if_idle()
+            self._send_turn.give(token)
 
     def _collect_elsewhere(self) -> None:
         """The packet memory is used up: take home what other sockets have sent, and forgotten packets."""
@@ -571,8 +561,7 @@ class Socket(Closing):
         side = self._receiving_side()
         assert self.receiver is not None
         assert self.receiver.rings.rx is not None
-        guard = weakly(self._while_receiving, self._name())
-        return RxRing(side.receiver_address, self.receiver.rings.rx, self.umem, guard)
+        return RxRing(side.receiver_address, side.hold(), self.receiver.rings.rx, self.umem, self._receive_turn)
 
     @cached_property
     def fill(self) -> FillRing:
@@ -581,7 +570,7 @@ class Socket(Closing):
 
         side, ring = self._receiving_side(), self.primary.rings.fill
         assert ring is not None
-        return FillRing(side.receiver_address, ring, self.umem, weakly(self._while_receiving, self._name()))
+        return FillRing(side.receiver_address, side.hold(), ring, self.umem, self._receive_turn)
 
     @cached_property
     def tx(self) -> TxRing:
@@ -592,8 +581,7 @@ class Socket(Closing):
         assert self.transmitter is not None
         assert self.transmitter.rings.tx is not None
         ring = self.transmitter.rings.tx
-        guard = weakly(self._while_sending, self._name())
-        return TxRing(side.transmitter_address, ring, self.umem, guard, side.most_frames)
+        return TxRing(side.transmitter_address, side.hold(), ring, self.umem, self._send_turn, side.most_frames)
 
     @cached_property
     def completion(self) -> CompletionRing:
@@ -602,7 +590,7 @@ class Socket(Closing):
 
         side, ring = self._sending_side(), self.primary.rings.completion
         assert ring is not None
-        return CompletionRing(side.transmitter_address, ring, self.umem, weakly(self._while_sending, self._name()))
+        return CompletionRing(side.transmitter_address, side.hold(), ring, self.umem, self._send_turn)
 
     def kick(self) -> None:
         """Tell the kernel of what lies in TX, where it asks for that: one sendto. COMPLETION stays as it is.
@@ -659,15 +647,10 @@ class Socket(Closing):
             return self._sending or self._open_sending()
 
     def _while_receiving(self) -> Inside:
-        return Inside(self._receive_turn, self._require_open, self._leave)
+        return Inside(self._receive_turn, self._require_open)
 
     def _while_sending(self) -> Inside:
-        return Inside(self._send_turn, self._require_open, self._leave)
-
-    def _leave(self) -> None:
-        """A call is over: carry out a close that has come meanwhile."""
-        if self._closing:
-            self._close_if_idle()
+        return Inside(self._send_turn, self._require_open)
 
     # --- the end ------------------------------------------------------------------------------------------------
 
@@ -688,7 +671,7 @@ class Socket(Closing):
 
     def _require_open(self) -> None:
         if self._closing or self.fd < 0:
-            raise UsageError(f"the socket of {self._name()} is closed")
+            raise self._receive_turn.closed()
 
     def _name(self) -> str:
         return f"queue {self.queue} of {self.interface}"
@@ -701,6 +684,7 @@ class Socket(Closing):
         """
         if os.getpid() != self._pid:
             return
+        self._receive_turn.at_end = self._send_turn.at_end = self._close_if_idle
         self._closing = True
         for sharer in list(self._sharers):
             sharer.close()
@@ -716,8 +700,7 @@ class Socket(Closing):
                 if self._receive_turn.try_take(receiving) and self._send_turn.try_take(sending):
                     self._close_now()
             finally:
-                Turn.give(receiving)
-                Turn.give(sending)
+                receiving["over"] = sending["over"] = True
 
     def _close_now(self) -> None:
         """Each step may be done twice: an exception between any two of them leaves the rest to the next call."""
@@ -743,6 +726,7 @@ class Socket(Closing):
             self.umem.take_back(self._number)
         self.umem.disown(self)
         self._closed = True
+        self._receive_turn.at_end = self._send_turn.at_end = None  # they would keep the socket
         if self._owner and self in self._owner._sharers:
             self._owner._sharers.remove(self)
             if self._owner._closing:

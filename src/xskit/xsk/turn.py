@@ -14,7 +14,6 @@ from collections.abc import Callable
 from threading import get_ident
 from types import FrameType
 from typing import Any
-from weakref import WeakMethod
 
 from xskit.errors import UsageError
 
@@ -31,15 +30,19 @@ class Turn:
     Args:
         doing: "receiving" or "sending", for the sentence.
         of: the socket or port, as it calls itself.
+
+    Attributes:
+        last: the token of the last call, or of one before it: those behind it are linked to it.
+        at_end: called whenever a call is over; None: nothing is.
     """
 
-    __slots__ = ("_doing", "_of", "_token")
+    __slots__ = ("_doing", "_of", "at_end", "last")
 
     def __init__(self, doing: str, of: str) -> None:
         self._doing = doing
         self._of = of
-        self._token: Token = {"over": True}
-        """The last one, or one before it: those behind it are linked to it."""
+        self.last: Token = {"over": True}
+        self.at_end: Callable[[], None] | None = None
 
     def take(self, token: Token) -> None:
         """Begin a call; the caller keeps the token in a local variable until `give`.
@@ -47,18 +50,21 @@ class Turn:
         Raises:
             UsageError: another call is inside.
         """
-        if not self.try_take(token):
+        last = self.last
+        if "over" in last and last.setdefault("after", token) is token:  # nearly always
+            self.last = token
+        elif not self.try_take(token):
             raise self.refusal()
 
     def try_take(self, token: Token) -> bool:
         """The same, but False instead of an error."""
-        last = self._token
+        last = self.last
         while True:
             last = _last(last)
             if "over" not in last and _is_running(last):
                 return False
             if last.setdefault("after", token) is token:  # of several calls that come now, one
-                self._token = token
+                self.last = token
                 return True
 
     def refusal(self) -> UsageError:
@@ -68,16 +74,21 @@ class Turn:
             remedy="threading.Lock() around the calls",
         )
 
+    def closed(self) -> UsageError:
+        """What a call is told after the end."""
+        return UsageError(f"the socket of {self._of} is closed")
+
     @property
     def taken(self) -> bool:
         """Whether a call is inside."""
-        last = _last(self._token)
+        last = _last(self.last)
         return "over" not in last and _is_running(last)
 
-    @staticmethod
-    def give(token: Token) -> None:
+    def give(self, token: Token) -> None:
         """End the call; without a turn taken, nothing."""
         token["over"] = True
+        if (at_end := self.at_end) is not None:
+            at_end()
 
 
 class Inside:
@@ -86,13 +97,12 @@ class Inside:
     Args:
         turn: the side.
         check: raises UsageError where the socket is closed.
-        leave: called at the end.
     """
 
-    __slots__ = ("_check", "_leave", "_token", "_turn")
+    __slots__ = ("_check", "_token", "_turn")
 
-    def __init__(self, turn: Turn, check: Callable[[], None], leave: Callable[[], None]) -> None:
-        self._turn, self._check, self._leave = turn, check, leave
+    def __init__(self, turn: Turn, check: Callable[[], None]) -> None:
+        self._turn, self._check = turn, check
         self._token = new_token()
 
     def __enter__(self) -> Token:
@@ -103,24 +113,6 @@ class Inside:
 
     def __exit__(self, *_error: object) -> None:
         self._turn.give(self._token)
-        self._leave()
-
-
-def weakly(make: Callable[[], Inside], name: str) -> Callable[[], Inside]:
-    """The same method of a socket of that name, without keeping the socket: for what the socket itself keeps.
-
-    Raises, when called:
-        UsageError: the socket was forgotten.
-    """
-    method = WeakMethod(make)
-
-    def inside() -> Inside:
-        alive = method()
-        if alive is None:
-            raise UsageError(f"the socket of {name} is closed")
-        return alive()
-
-    return inside
 
 
 def new_token() -> Token:

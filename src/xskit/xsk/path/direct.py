@@ -1,6 +1,6 @@
 """The rings in the hands of the user: entries are looked at and written by the caller, and taken over in one step.
 
-    peek, reserve     nothing moves: where the next entries lie, and how many there are
+    peek, reserve     nothing moves, nothing is written: where the next entries lie, and how many there are
     release_rx        RX entries are taken; their frames are the caller's     FILL -> HELD
     submit_fill       frames go to the kernel, to receive into                HELD -> FILL
     submit_tx         packets go to the kernel, to be sent                    HELD -> TX
@@ -11,13 +11,13 @@
 The caller may hand on a frame that is held and that no packet of several frames lies in. Each function checks all
 entries before it moves any: a refusal changes nothing. What the caller writes into a ring later, the kernel checks.
 
-Each works under the memory's lock, from one receiving or one sending thread. Results below 0 are refusals: see
-`refusal`.
+Each but the first two works under the memory's lock, from one receiving or one sending thread. Results below 0 are
+refusals: see `refusal`.
 """
 
 from __future__ import annotations
 
-from xskit.jit import as_i64, compiled, i64, inlined, unlikely
+from xskit.jit import as_i64, compiled, i64, inlined, load_acquire32, unlikely
 from xskit.xsk.path.books import TX_REFUSED, books_at, count_drop
 from xskit.xsk.path.lines import KEPT, LAST, NIL, PacketLine, forget_packet, packet_line
 from xskit.xsk.path.pool import (
@@ -39,10 +39,12 @@ from xskit.xsk.path.pool import (
     take_frame,
     unlock,
 )
-from xskit.xsk.path.receive import receiver_at
+from xskit.xsk.path.receive import fetch_lines, receiver_at
 from xskit.xsk.path.rings import (
+    INDEX_MASK,
     PACKET_CONTINUES,
     TX_METADATA,
+    Ring,
     available,
     descriptor_address,
     descriptor_tail,
@@ -64,7 +66,8 @@ MOVED, OUTSIDE, NOT_HELD, TWICE, SHARED, NOT_FIRST, BEYOND, EMPTY, OPTIONS, META
 )
 """Why entries were refused.
 
-MOVED       they are not those that were reserved or peeked: the ring has moved, or is closed
+MOVED       they are not those that were reserved or peeked: the ring has moved, or is closed, or this is a child,
+            forked meanwhile, where records read as zeros
 OUTSIDE     the address lies in no frame
 NOT_HELD    the frame is not the caller's
 TWICE       it is, but an earlier entry names it already
@@ -88,26 +91,34 @@ def refusal(entry: int, reason: int) -> int:
 # --- looking ----------------------------------------------------------------------------------------------------
 
 
-@compiled("int64(int64, int64)")
+@compiled("int64(int64, int64)", brief=True)
 def peek(address: int, limit: int) -> int:
     """Consumer: the next entries, at most `limit` and none behind the end of the array."""
     ring = ring_at(address)
-    count = min(available(ring, limit), ring.size - (ring.local & ring.mask))
-    return (ring.local << COUNT_BITS) | count
+    first = ring.local
+    ready = (load_acquire32(ring.producer) - first) & INDEX_MASK
+    return show(ring, first, min(ready, limit))
 
 
-@compiled("int64(int64, int64)")
+@compiled("int64(int64, int64)", brief=True)
 def reserve(address: int, limit: int) -> int:
     """Producer: the next entries that may be written, at most `limit` and none behind the end of the array."""
     ring = ring_at(address)
-    count = min(room(ring, limit), ring.size - (ring.local & ring.mask))
-    return (ring.local << COUNT_BITS) | max(count, 0)
+    first = ring.local
+    free = ring.size - ((first - load_acquire32(ring.consumer)) & INDEX_MASK)
+    return show(ring, first, min(free, limit))
+
+
+@inlined
+def show(ring: Ring, first: int, count: int) -> int:
+    """The answer of both."""
+    return (first << COUNT_BITS) | max(i64(0), min(count, ring.size - (first & ring.mask)))
 
 
 # --- receiving --------------------------------------------------------------------------------------------------
 
 
-@compiled("int64(int64, int64, int64)")
+@compiled("int64(int64, int64, int64)", brief=True)
 def release_rx(address: int, start: int, count: int) -> int:
     """Take `count` entries from index `start` on; returns how many frames they gave the caller.
 
@@ -115,6 +126,8 @@ def release_rx(address: int, start: int, count: int) -> int:
     the last entry leaves unfinished, should `receive` come next.
     """
     receiver = receiver_at(address)
+    if receiver.memory == 0:
+        return refusal(0, MOVED)
     rx = ring_at(receiver.rx)
     memory = memory_at(receiver.memory)
     lock(memory, receiver.memory)
@@ -125,10 +138,11 @@ def release_rx(address: int, start: int, count: int) -> int:
         receiver.strays += 1
         give_packet(memory, receiver.head)
         receiver.head = NIL
-    came = i64(0)
+    came = broken = i64(0)
+    fetch_lines(memory, rx, count)
     for number in range(count):
         tail = descriptor_tail(rx, number)
-        receiver.broken = (tail >> 32) & PACKET_CONTINUES
+        broken = (tail >> 32) & PACKET_CONTINUES
         frame = frame_of(memory, descriptor_address(rx, number))
         if frame < 0:
             receiver.strays += 1
@@ -137,21 +151,25 @@ def release_rx(address: int, start: int, count: int) -> int:
         if not move(pool_of(memory, line), line, frame, FILL, HELD):
             receiver.strays += 1
             continue
-        receiver.filled -= 1
         hand_over(line, memory.base + offset_of_address(memory, descriptor_address(rx, number)), tail & 0xFFFF_FFFF)
         came += 1
+    receiver.filled -= came
+    if count > 0:
+        receiver.broken = broken
     release(rx, count)
     unlock(memory, receiver.memory)
     return came
 
 
-@compiled("int64(int64, int64, int64, int64)")
+@compiled("int64(int64, int64, int64, int64)", brief=True)
 def submit_fill(address: int, start: int, count: int, frames: int) -> int:
     """Hand over the first `count` entries from index `start` on; returns `count`, or a refusal.
 
     The address is that of a Receiver; at `frames` there is room for `count` words.
     """
     receiver = receiver_at(address)
+    if receiver.memory == 0:
+        return refusal(0, MOVED)
     fill = ring_at(receiver.fill)
     memory = memory_at(receiver.memory)
     lock(memory, receiver.memory)
@@ -181,7 +199,7 @@ def submit_fill(address: int, start: int, count: int, frames: int) -> int:
 # --- sending ----------------------------------------------------------------------------------------------------
 
 
-@compiled("int64(int64, int64, int64, int64, int64, int64)")
+@compiled("int64(int64, int64, int64, int64, int64, int64)", brief=True)
 def submit_tx(address: int, start: int, count: int, frames: int, most_frames: int, metadata_bytes: int) -> int:
     """Hand over the first `count` descriptors from index `start` on; returns how many packets they were, or a refusal.
 
@@ -189,6 +207,8 @@ def submit_tx(address: int, start: int, count: int, frames: int, most_frames: in
     `most_frames` descriptors, and begins at least `metadata_bytes` behind the start of its frame.
     """
     transmitter = transmitter_at(address)
+    if transmitter.memory == 0:
+        return refusal(0, MOVED)
     tx = ring_at(transmitter.tx)
     memory = memory_at(transmitter.memory)
     table = memory.table
@@ -249,13 +269,15 @@ def submit_tx(address: int, start: int, count: int, frames: int, most_frames: in
     return packets
 
 
-@compiled("int64(int64, int64, int64)")
+@compiled("int64(int64, int64, int64)", brief=True)
 def release_completed(address: int, start: int, count: int) -> int:
     """Take `count` entries from index `start` on; returns how many frames they gave the caller.
 
     The address is that of a Transmitter.
     """
     transmitter = transmitter_at(address)
+    if transmitter.memory == 0:
+        return refusal(0, MOVED)
     completion = ring_at(transmitter.completion)
     memory = memory_at(transmitter.memory)
     lock(memory, transmitter.memory)

@@ -210,6 +210,14 @@ def fetch_ahead(memory: PacketMemory, rx: Ring, count: int, before: int) -> None
 
 
 @inlined
+def fetch_lines(memory: PacketMemory, rx: Ring, count: int) -> None:
+    """The same of the lines alone."""
+    table, shift = memory.table, max(memory.frame_shift, 0)
+    for number in range(count):
+        prefetch(table + ((descriptor_address(rx, number) >> shift) << LINE_SHIFT))
+
+
+@inlined
 def join(receiver: Receiver, memory: PacketMemory, frame: int, continues: int) -> int:
     """A frame of a packet of several has come; returns the packet's handle when it was the last one, else NIL."""
     if receiver.broken:
