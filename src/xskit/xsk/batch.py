@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import repeat
 from sys import is_finalizing
 from typing import TYPE_CHECKING, Any, overload
@@ -29,18 +30,31 @@ class Batch:
     A batch that was received is valid until the next call that receives on its socket, unless `keep` is called. What
     is sent or released is gone from then on. `batch[4]` is a Packet; `batch[2:5]` and `batch[mask]`, with an array of
     truth values or of indices, are batches of some of its packets.
-
-    Attributes:
-        rows: a structured array: `address` of the packet's first byte as an offset in the packet memory, `length` in
-            bytes, `frames`, `arrived_ns` (CLOCK_MONOTONIC; 0 where the driver takes no stamp), and `handle` and
-            `number`, by which xskit knows the packet. Lengths may not be changed.
     """
 
-    __slots__ = ("_origin", "rows")
+    __slots__ = ("_origin", "_rows")
 
-    def __init__(self, origin: Origin, rows: np.ndarray[Any, Any]) -> None:
+    def __init__(self, origin: Origin, rows: np.ndarray[Any, Any] | bytearray) -> None:
         self._origin = origin
-        self.rows = rows
+        self._rows = rows
+        """PacketRow records, as bytes until somebody wants an array."""
+
+    @property
+    def rows(self) -> np.ndarray[Any, Any]:
+        """A structured array: `address` of the packet's first byte as an offset in the packet memory, `length` in
+        bytes, `frames`, `arrived_ns` (CLOCK_MONOTONIC; 0 where the driver takes no stamp), and `handle` and `number`,
+        by which xskit knows the packet. Lengths may not be changed."""
+        if type(self._rows) is bytearray:
+            self._rows = np.frombuffer(self._rows, ROW)
+        return self._rows  # type: ignore[return-value]
+
+    @rows.setter
+    def rows(self, rows: np.ndarray[Any, Any]) -> None:
+        self._rows = rows
+
+    def packed(self) -> bytes | bytearray:
+        """PacketRow records, one after the other. Raises UsageError where `rows` is something else."""
+        return self._rows if type(self._rows) is bytearray else checked(self.rows).tobytes()
 
     @property
     def queue(self) -> int:
@@ -48,7 +62,7 @@ class Batch:
         return self._origin.queue
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self._rows) // ROW_BYTES if type(self._rows) is bytearray else len(self._rows)
 
     @overload
     def __getitem__(self, index: int) -> Packet: ...
@@ -60,7 +74,7 @@ class Batch:
         return Packet(self._origin, self.rows[operator.index(index)].item())
 
     def __iter__(self) -> Iterator[Packet]:
-        return map(Packet, repeat(self._origin), as_tuples(packed(self.rows)))
+        return map(Packet, repeat(self._origin), as_tuples(self.packed()))
 
     @property
     def umem(self) -> Umem:
@@ -84,13 +98,11 @@ class Batch:
             UsageError: not a type of fixed size, an offset below 0, or one of the packets has gone.
         """
         try:
-            dtype = np.dtype(kind)
-        except TypeError as error:
-            raise UsageError(f'kind must be a NumPy type such as ">u2", not {literal(kind)}') from error
-        if dtype.hasobject or not 0 < dtype.itemsize <= 1 << 16:
-            raise UsageError(f'kind must be a NumPy type of fixed size such as ">u2", not {literal(kind)}')
+            dtype = _known_type(kind)
+        except TypeError:  # a list cannot be looked up
+            dtype = _type(kind)
         offset = whole("offset", offset, 0, (1 << 32) - 1)
-        rows, size, umem = packed(self.rows), dtype.itemsize, self._origin.umem
+        rows, size, umem = self.packed(), dtype.itemsize, self._origin.umem
         count, end = len(rows) // ROW_BYTES, len(rows) // ROW_BYTES * (ROW_BYTES + size)
         held = umem.views or self._hold()
         space = borrow(end)
@@ -110,7 +122,7 @@ class Batch:
             UsageError: one of them has gone.
         """
         held = self._hold()
-        if end_packets(self._origin.umem, packed(self.rows), keep=True):
+        if end_packets(self._origin.umem, self.packed(), keep=True):
             raise gone(self._origin.umem, "a packet of the batch")
         del held
         return self
@@ -127,7 +139,7 @@ class Batch:
             raise gone(self._origin.umem, "the batch") from None
 
     def __repr__(self) -> str:
-        return f"<Batch of {len(self.rows)} packets, queue {self.queue}>"
+        return f"<Batch of {len(self)} packets, queue {self.queue}>"
 
 
 class Drafts(Origin):
@@ -162,17 +174,26 @@ class Drafts(Origin):
             self.umem.end_packets(rows)
 
 
+def _type(kind: Any) -> np.dtype[Any]:
+    """A NumPy type of fixed size. Raises UsageError."""
+    try:
+        dtype: np.dtype[Any] = np.dtype(kind)
+    except TypeError as error:
+        raise UsageError(f'kind must be a NumPy type such as ">u2", not {literal(kind)}') from error
+    if dtype.hasobject or not 0 < dtype.itemsize <= 1 << 16:
+        raise UsageError(f'kind must be a NumPy type of fixed size such as ">u2", not {literal(kind)}')
+    return dtype
+
+
+_known_type = lru_cache(_type)
+
+
 def checked(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Rows one after the other in memory, as compiled code takes them. Raises UsageError where they are something
     else."""
     if not isinstance(rows, np.ndarray) or rows.dtype != ROW or rows.ndim != 1:
         raise UsageError(f"rows must be the structured array of a Batch, not {literal(rows)}")
     return np.ascontiguousarray(rows)
-
-
-def packed(rows: np.ndarray[Any, Any]) -> bytes:
-    """A copy of the rows as PacketRow records. Raises as `checked`."""
-    return checked(rows).tobytes()
 
 
 def _at(array: np.ndarray[Any, Any]) -> int:

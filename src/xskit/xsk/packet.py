@@ -274,7 +274,7 @@ Sendable = bytes | bytearray | memoryview | Packet
 """What `send` takes as one packet."""
 
 
-def end_packets(umem: Umem, rows: bytes, keep: bool) -> int:
+def end_packets(umem: Umem, rows: bytes | bytearray, keep: bool) -> int:
     """Keep packets (PacketRow records), or take their frames home; returns how many of them had gone.
 
     Raises:

@@ -116,7 +116,7 @@ class Sending:
         self._raise_failure()
         return accepted
 
-    def send_rows(self, rows: bytes) -> int:
+    def send_rows(self, rows: bytes | bytearray) -> int:
         """PacketRow records; see Socket.send_batch."""
         return self._submit(rows)
 
@@ -209,7 +209,7 @@ class Sending:
             self._umem.view(offset, span)[:] = data[at : at + span]
             at += span
 
-    def _submit(self, rows: bytes, what: str = "") -> int:
+    def _submit(self, rows: bytes | bytearray, what: str = "") -> int:
         """Hand packets over; returns how many. `what` has gone, if one has: by default its number says which."""
         space = borrow(len(rows))
         space.view[: len(rows)] = rows

@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import repeat
 from math import ceil
+from threading import get_ident
 from typing import TYPE_CHECKING, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
@@ -28,14 +29,14 @@ from xskit.closing import Closing, forgotten
 from xskit.errors import Setting, UsageError
 from xskit.netconf.interfaces import look
 from xskit.xsk.attachment import Attachment
-from xskit.xsk.batch import Batch, Drafts, packed
+from xskit.xsk.batch import Batch, Drafts
 from xskit.xsk.bound import BoundSocket
 from xskit.xsk.errors import PortError
 from xskit.xsk.mapping import MappedRing
 from xskit.xsk.opening import HIGHEST_QUEUE, MOST_ENTRIES, MOST_FRAMES, BindMode, Plan, check
-from xskit.xsk.packet import ROW, Origin, Packet, Sendable, as_tuples
+from xskit.xsk.packet import Origin, Packet, Sendable, as_tuples
 from xskit.xsk.path.owner import Owner
-from xskit.xsk.turn import Inside, Turn, new_token
+from xskit.xsk.turn import Inside, Token, Turn, new_token
 from xskit.xsk.umem import OwnedRing, Umem, require_open
 
 if TYPE_CHECKING:
@@ -286,11 +287,11 @@ class Socket(Closing):
 
     def receive_batch(self, limit: int = 64, timeout: float | None = None) -> Batch:
         """The same as `receive`, as one array: see Batch."""
-        return Batch(self._origin, np.frombuffer(self._take(timeout, limit), ROW))
+        return Batch(self._origin, self._take(timeout, limit))
 
     def no_packets(self) -> Batch:
         """A batch of none."""
-        return Batch(self._origin, np.empty(0, ROW))
+        return Batch(self._origin, bytearray())
 
     def __iter__(self) -> Iterator[Packet]:
         """Every packet that comes, until the socket is closed."""
@@ -322,16 +323,19 @@ class Socket(Closing):
 
     def _take(self, timeout: float | None, limit: int) -> bytearray:
         """The rows of the next batch."""
-        limit = whole("limit", limit, 1, MOST_ENTRIES)
-        deadline, first_ms = None, FIRST_WAIT_MS
-        if timeout is not None and (timeout := seconds("timeout", timeout)) is not None:
-            deadline = time.monotonic() + timeout
-            first_ms = min(ceil(1000 * timeout), FIRST_WAIT_MS)
+        if type(limit) is not int or not 0 < limit <= MOST_ENTRIES:
+            limit = whole("limit", limit, 1, MOST_ENTRIES)
+        deadline, first_ms = (None, FIRST_WAIT_MS) if timeout is None else _until(timeout)
         if self._closing or self._receiving is None:
             self._require_open()
-        token = new_token()
+        turn = self._receive_turn
+        token: Token = {"thread": get_ident()}
         try:
-            self._receive_turn.take(token)
+            last = turn.last
+            if "over" in last and last.setdefault("after", token) is token:  # turn.take, without a call
+                turn.last = token
+            else:
+                turn.take(token)
             side = self._receiving or self._open_receiving()
             if self._origin.viewed and (trouble := self._origin.let_go()):
                 side.take(0)
@@ -343,7 +347,7 @@ class Socket(Closing):
                 self.umem.check()
             return rows
         finally:
-            self._receive_turn.give(token)
+            turn.give(token)
 
     def _wait(self, side: Receiving, deadline: float | None, limit: int) -> bytearray:
         """Nothing is there: the rows of the next batch, or none when the time is over or the socket is closed."""
@@ -448,7 +452,7 @@ class Socket(Closing):
         try:
             self._send_turn.take(token)
             side = self._sending or self._open_sending()
-            accepted = side.send_rows(packed(batch.rows))
+            accepted = side.send_rows(batch.packed())
             if self.umem.debug:
                 self.umem.check()
             return accepted
@@ -754,6 +758,14 @@ class Socket(Closing):
         if not (self.receiver or self.transmitter):
             return f"<Socket of {self._name()}>"
         return f"<Socket of {self._name()}, {'zero copy' if self.zero_copy else 'copy'}>"
+
+
+def _until(timeout: float) -> tuple[float | None, int]:
+    """When so many seconds are over, time.monotonic(), and the milliseconds to wait first. Raises UsageError."""
+    checked = seconds("timeout", timeout)
+    if checked is None:
+        return None, FIRST_WAIT_MS
+    return time.monotonic() + checked, FIRST_WAIT_MS if checked > FIRST_WAIT_MS / 1000 else ceil(1000 * checked)
 
 
 def _owned(ring: MappedRing | None, place: Owner, owner: Owner) -> list[OwnedRing]:
