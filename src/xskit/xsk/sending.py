@@ -62,6 +62,7 @@ class Sending:
         self._bound, self._umem = bound, umem
         self.most_frames = MOST_FRAMES if bound.multi_buffer else 1
         self._hold = umem.hold()
+        self._stopped = False
         outbox_bytes = -(-size_of(Outbox) // 64) * 64
         drafts = outbox_bytes + -(-TRANSMITTER_BYTES // 64) * 64
         self._records = Pages(drafts + 8 * CHUNK, populate=True, huge=False, hugetlb=False)
@@ -98,7 +99,7 @@ class Sending:
         """See Socket.send."""
         left, accepted = iter(packets), 0
         try:
-            while room := self._room():
+            while not self._stopped and (room := self._room()):
                 chunk, trouble = self._draw(left, room)
                 if not chunk and trouble is None:
                     break
@@ -156,7 +157,7 @@ class Sending:
                 chunk.append(drawn)
                 room -= drawn[2]
                 free -= 0 if isinstance(drawn[0], Packet) else drawn[2]
-                if room < 0 or free < 0:
+                if room < 0 or free < 0 or self._stopped:
                     break
         except Exception as error:
             return chunk, error
@@ -225,6 +226,10 @@ class Sending:
         if code:
             self.transmitter.failure = 0
             raise explain(Call.SEND, errno.ENXIO if code == errno.ENODEV else code, interface=self._bound.interface)
+
+    def stop(self) -> None:
+        """The socket is about to be closed: a call that is inside takes no more packets."""
+        self._stopped = True
 
     def hand_over(self, other: Sending) -> None:
         """What the kernel has to send counts for another socket of the queue from now on; twice is fine."""

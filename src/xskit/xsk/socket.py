@@ -387,6 +387,8 @@ class Socket(Closing):
             share = min(fill.size, max(1, self.umem.pool.free // (waiting + 1)))
         self._receiving = Receiving(self.receiver, self.umem, self._number, share)
         self._receiving.stamped = self._stamped
+        if self._closing:  # only now
+            self._receiving.waiting.wake()
         return self._receiving
 
     @property
@@ -532,6 +534,8 @@ class Socket(Closing):
         if self.transmitter is None:
             raise UsageError("this socket has no TX ring: it only receives", remedy="tx=2048")
         self._sending = Sending(self.transmitter, self.umem, self._number)
+        if self._closing:  # only now
+            self._sending.stop()
         return self._sending
 
     @property
@@ -694,6 +698,8 @@ class Socket(Closing):
             sharer.close()
         if self._receiving:
             self._receiving.waiting.wake()
+        if self._sending:
+            self._sending.stop()
         self._close_if_idle()
 
     def _close_if_idle(self) -> None:

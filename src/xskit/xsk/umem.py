@@ -16,6 +16,7 @@ import os
 import re
 import resource
 import socket
+import time
 from contextlib import suppress
 from mmap import mmap
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
@@ -38,7 +39,7 @@ from xskit.errors import Setting, UsageError
 from xskit.memory import PAGE_BYTES
 from xskit.xsk.errors import Call, explain
 from xskit.xsk.pages import Pages
-from xskit.xsk.path.owner import Owner
+from xskit.xsk.path.owner import FrameError, Owner
 from xskit.xsk.probe import looks_at_length, why_no_frames_of
 
 if TYPE_CHECKING:
@@ -67,6 +68,10 @@ TAILROOM_BYTES = 448
 
 
 CLOSED = "the packet memory is closed"
+
+TRANSIT_S = 0.2
+"""What is wrong for so long is wrong. During a sendto in another thread, TX goes on to show what is in COMPLETION
+already: the kernel releases what it has taken from a ring after all the rest (net/xdp/xsk.c, __xsk_generic_xmit)."""
 
 Rows: TypeAlias = "np.ndarray[Any, Any]"
 """PacketRow records."""
@@ -425,6 +430,17 @@ class Umem(Closing):
         Raises:
             FrameError: a frame is in two places, in a place its owner does not explain, or lost.
         """
+        deadline = time.monotonic() + TRANSIT_S
+        while True:
+            try:
+                return self._look()
+            except FrameError:
+                if time.monotonic() > deadline or self.pool.view.violations:
+                    raise
+            time.sleep(TRANSIT_S / 100)
+
+    def _look(self) -> dict[Owner, int]:
+        """See `check`."""
         from xskit.xsk.path.survey import Survey
 
         if not self.address:
