@@ -30,6 +30,7 @@ PARTS = {
     "owd": ("owd",),
     "memory": ("capacity",),
     "startup": ("startup",),
+    "tcp": ("tcp",),
     "api": ("api",),
 }
 MET = {True: "[green]met[/]", False: "[bold red]not met[/]", None: "not judged"}
