@@ -111,6 +111,7 @@ class _RingEnd:
             if "over" in last and last.setdefault("after", token) is token:  # turn.take, without a call
                 turn.last = token
             else:
+                last = token  # a token of others in a local would count as theirs
                 turn.take(token)
             if not self._ring.size:
                 raise turn.closed()

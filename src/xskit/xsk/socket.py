@@ -335,6 +335,7 @@ class Socket(Closing):
             if "over" in last and last.setdefault("after", token) is token:  # turn.take, without a call
                 turn.last = token
             else:
+                last = token  # a token of others in a local would count as theirs
                 turn.take(token)
             side = self._receiving or self._open_receiving()
             if self._origin.viewed and (trouble := self._origin.let_go()):
